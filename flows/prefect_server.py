@@ -6,11 +6,13 @@ even a killed one. The newest 200 runs stay in that history.
 """
 
 import os
+import signal
 import sys
+import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from http.client import HTTPException
 from pathlib import Path
@@ -19,12 +21,20 @@ from tasks.errors import FactmillError, PrefectLost, ServiceUnreachable
 from tasks.memory import COLLECT_AFTER
 from tasks.processes import HOST, free_port, read_tail, start_child, stop_child
 from tasks.progress import say
-from tasks.storage.housekeeping.prefect_history import bound_history, making_history
+from tasks.settings import require_home
+from tasks.storage.housekeeping.prefect_history import bound_history, find_damage, history_of, making_history
 
 _START_TIMEOUT_S = 90.0
 _ANSWER_TIMEOUT_S = 10.0
 _OF_SERVER = 500
 """HTTP's statuses from here on are the server's own trouble."""
+MOST_ENDINGS = 3
+"""Times that a server of our own may end during one flow before the flow is given up."""
+_CLIENT_RETRIES = "1"
+"""Of a request to a server of our own that has ended: in its 5 s or so another starts. Prefect goes on for over a minute
+otherwise, and the end of a flow makes several requests."""
+_LOG_CHARACTERS = 600
+_APP = "prefect.server.api.server:create_app"
 LOOK_AGAIN_S = 2.0
 """Between looks for a server that has gone away."""
 _SERVE = f"""import gc, runpy
@@ -45,8 +55,8 @@ _UNNEEDED = (
 
 _shared: list[ExitStack] = []
 """What stops the server of `shared_server`, while one is open."""
-_own: list[str] = []
-"""Addresses of the servers of our own that run just now."""
+_own: dict[str, "OwnServer"] = {}
+"""The servers of our own that run just now, by address."""
 
 
 def prefect_settings(home: Path) -> dict[str, str]:
@@ -60,6 +70,8 @@ def prefect_settings(home: Path) -> dict[str, str]:
         "PREFECT_LOGGING_TO_API_WHEN_MISSING_FLOW": "ignore",
         "PREFECT_LOCAL_STORAGE_PATH": str(home / "prefect" / "storage"),
     }
+    if not os.environ.get("PREFECT_API_URL"):
+        wanted["PREFECT_CLIENT_MAX_RETRIES"] = _CLIENT_RETRIES
     return {name: value for name, value in wanted.items() if name not in os.environ}
 
 
@@ -75,11 +87,15 @@ def shared_server() -> Iterator[None]:
 
 
 @contextmanager
-def prefect_server(home: Path) -> Iterator["ServerHandle"]:
-    """Give a handle on the API to use; a server of our own is started at once and stopped at the end."""
-    if url := os.environ.get("PREFECT_API_URL"):
+def prefect_server(home: Path) -> Iterator["OwnServer | None"]:
+    """Give the server of our own that runs use, started at once and stopped at the end; None where a standing one is used."""
+    url = os.environ.get("PREFECT_API_URL", "")
+    if url in _own:
+        _own[url].renew()
+        yield _own[url]
+    elif url:
         require_server(url)
-        yield ServerHandle(None, "", home)
+        yield None
     elif _shared:
         yield _shared[-1].enter_context(_own_server(home))
     else:
@@ -111,20 +127,34 @@ def await_server() -> None:
 @contextmanager
 def telling_lost_server() -> Iterator[None]:
     """Turn what Prefect makes of a server that has gone away into PrefectLost; the run's work is kept."""
+    own = _own.get(os.environ.get("PREFECT_API_URL", ""))
+    before = len(own.endings) if own else 0
     try:
         yield
     except FactmillError:
         raise
     except Exception as error:
+        if own and (ours := _find_own_error(error)):
+            raise ours from None
         url = os.environ.get("PREFECT_API_URL", "")
         # it may be back by now, after longer than Prefect's client is patient
-        trouble = find_trouble(url) or _tell_cut(error)
+        trouble = (own and "; ".join(own.endings[before:])) or find_trouble(url) or _tell_cut(error)
         if not url or not trouble:
             raise
         raise PrefectLost(
-            f"the Prefect server at {url} has gone away while the flow ran ({trouble}); what was done is kept: start it "
+            f"factmill's own Prefect server was lost while the flow ran ({trouble}); what was done is kept: the same command "
+            "goes on from here"
+            if own
+            else f"the Prefect server at {url} has gone away while the flow ran ({trouble}); what was done is kept: start it "
             "again, or unset PREFECT_API_URL, and the same command goes on from here"
         ) from error
+
+
+def _find_own_error(error: BaseException | None) -> FactmillError | None:
+    """Return the error that ended a flow, where Prefect's server could not be told of it."""
+    while error is not None and not isinstance(error, FactmillError):
+        error = error.__cause__ or error.__context__
+    return error
 
 
 def _tell_cut(error: Exception) -> str:
@@ -150,55 +180,118 @@ def find_trouble(url: str) -> str:
 
 
 @contextmanager
-def _own_server(home: Path) -> Iterator["ServerHandle"]:
-    (home / "prefect").mkdir(parents=True, exist_ok=True)
-    port, log = free_port(), home / "prefect" / f"server-{os.getpid()}.log"
-    options = (
-        f"--factory prefect.server.api.server:create_app --host {HOST} --port {port} --log-level error --lifespan on"
-    )
-    command = [sys.executable, "-c", _SERVE, *options.split()]
-    with making_history(home, say) as made:
-        process = start_child(command, log, _server_environment(home))
-        os.environ["PREFECT_API_URL"] = f"http://{HOST}:{port}/api"
-        _own.append(os.environ["PREFECT_API_URL"])
-        try:
-            yield ServerHandle(process, f"http://{HOST}:{port}/api/health", log, made)
-        finally:
-            _own.pop()
-            del os.environ["PREFECT_API_URL"]
-            stop_child(process)
-            log.unlink(missing_ok=True)
-            bound_history(home)
+def _own_server(home: Path) -> Iterator["OwnServer"]:
+    server = OwnServer(home)
+    os.environ["PREFECT_API_URL"] = server.url
+    _own[server.url] = server
+    try:
+        yield server
+    finally:
+        del _own[server.url]
+        del os.environ["PREFECT_API_URL"]
+        server.stop()
+        bound_history(home)
 
 
-class ServerHandle:
-    """A Prefect server that may still be starting."""
+class OwnServer:
+    """A Prefect server that this process has started, and that may still be starting.
 
-    def __init__(self, process: object, health_url: str, log: Path, made: Callable[[], object] = lambda: None) -> None:
-        self._process = process
-        self._health_url = health_url
-        self._log = log
-        self._made = made
+    One that ends unasked (killed, out of memory) is started again at the same address, since Prefect reads it only once.
+    """
+
+    def __init__(self, home: Path) -> None:
+        port = free_port()
+        self.url = f"http://{HOST}:{port}/api"
+        self.endings: list[str] = []
+        """How it ended since the last flow began."""
+        options = f"--host {HOST} --port {port} --log-level error --lifespan on"
+        self._command = [sys.executable, "-c", _SERVE, *f"--factory {_APP} {options}".split()]
+        self._home, self._log = home, home / "prefect" / f"server-{os.getpid()}.log"
+        self._environment = _server_environment(home)
+        self._making = ExitStack()
+        self._over = threading.Event()
+        self._begin()
+
+    def renew(self) -> None:
+        """Count its endings from here on, for the next flow; start another where none is left."""
+        self.endings.clear()
+        if self._failure:
+            self._begin()
 
     def wait_ready(self) -> None:
-        """Wait until the server answers; ServiceUnreachable with the end of its log when it does not."""
-        if not self._health_url:
-            return
+        """Wait until the server answers; the error that says why it cannot be started, where it ends again and again."""
         deadline = time.monotonic() + _START_TIMEOUT_S
         while time.monotonic() < deadline:
-            if self._process.poll() is not None:  # type: ignore[attr-defined]
-                break
-            try:
-                with urllib.request.urlopen(self._health_url, timeout=2) as answer:
-                    if answer.status == 200:
-                        self._made()
-                        return
-            except (urllib.error.URLError, OSError):
-                time.sleep(0.05)
+            if self._failure:
+                raise self._failure
+            made = self._made
+            if not find_trouble(self.url):
+                made()
+                return
+            time.sleep(0.05)
         raise ServiceUnreachable(
-            f"the Prefect server did not start: {read_tail(self._log) or 'no output'}; "
-            "start one yourself (`prefect server start`) and set PREFECT_API_URL"
+            f"factmill's own Prefect server has not answered for {_START_TIMEOUT_S:g} s: {self._read_log()}; run the same "
+            "command again when the machine is less busy"
         )
+
+    def recover(self) -> None:
+        """Wait for a server that flows can go on with, after one was lost; the history is put aside where that was why."""
+        require_home()
+        if self._process.poll() is None and find_damage(history_of(self._home), thorough=True):
+            stop_child(self._process)
+        self.wait_ready()
+
+    def stop(self) -> None:
+        """Stop the server."""
+        self._over.set()
+        stop_child(self._process)
+        self._keeper.join()
+        self._making.close()
+        self._log.unlink(missing_ok=True)
+
+    def _begin(self) -> None:
+        self._failure: FactmillError | OSError | None = None
+        self._start()
+        self._keeper = threading.Thread(target=self._keep, name="keeper of Prefect's server", daemon=True)
+        self._keeper.start()
+
+    def _start(self, *, again: bool = False) -> None:
+        self._log.parent.mkdir(parents=True, exist_ok=True)
+        self._making.close()
+        self._made = self._making.enter_context(making_history(self._home, say, thorough=again))
+        self._process = start_child(self._command, self._log, self._environment)
+
+    def _keep(self) -> None:
+        """Start a server that ends unasked again, unless it does so too often."""
+        while True:
+            code = self._process.wait()
+            if self._over.is_set():
+                return
+            self.endings.append(_describe_ending(code))
+            told = f"factmill's own Prefect server ended ({self.endings[-1]})"
+            try:
+                if len(self.endings) >= MOST_ENDINGS:
+                    raise ServiceUnreachable(
+                        f"{told}, {MOST_ENDINGS} times by now; the end of its log: {self._read_log()}; what was done is kept: "
+                        "see to it that there is memory for it (some 300 MB), and run the same command again"
+                    )
+                say(f"note: {told}; another is started in its place")
+                require_home()
+                self._start(again=True)
+            except (FactmillError, OSError) as error:
+                self._failure = error
+                return
+            if self._over.is_set():
+                stop_child(self._process)
+
+    def _read_log(self) -> str:
+        return read_tail(self._log, _LOG_CHARACTERS) or "it is empty"
+
+
+def _describe_ending(code: int) -> str:
+    if code >= 0:
+        return f"exit code {code}"
+    return f"killed by {signal.Signals(-code).name}{', maybe for want of memory' * (-code == signal.SIGKILL)}"
 
 
 def _server_environment(home: Path) -> Mapping[str, str]:

@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from datetime import UTC, datetime
 from importlib import import_module
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
-from flows.prefect_server import find_standing, prefect_server, prefect_settings, telling_lost_server
+from flows.prefect_server import MOST_ENDINGS, OwnServer, prefect_server, prefect_settings, telling_lost_server
 from tasks.engine.benchmark import Benchmark
 from tasks.engine.holding import forget_finished, refuse_held, run_folder
 from tasks.engine.naming.identities import find_oldest_moments
@@ -22,7 +22,7 @@ from tasks.engine.naming.locks import make_lock
 from tasks.engine.runs import find_run_ages
 from tasks.engine.services import check_models
 from tasks.engine.since.earlier import find_earlier
-from tasks.engine.spending.bounds import check_prices
+from tasks.engine.spending.bounds import Purse, check_prices
 from tasks.errors import OldBuild, PrefectLost
 from tasks.options import BuildReport, Params, RunOptions, warehouse_of
 from tasks.processes import require_temporary_folder
@@ -33,6 +33,7 @@ from tasks.storage.recording.records import rests_on_older
 from tasks.storage.warehouse import open_warehouse, require_writable
 
 Recipe = Callable[[Params, RunOptions], BuildReport]
+R = TypeVar("R")
 
 
 def make_build(
@@ -66,16 +67,14 @@ def make_build(
     if caution := describe_caution(lock):
         say(f"note: {caution}")
     begun = datetime.now(UTC)
-    try:
-        with nullcontext(recipe) if recipe else opened_recipe(benchmark, run) as make:
-            return make(params, run)
-    except PrefectLost as error:
-        # what is published stays so, though Prefect has not been told
+
+    def find_made() -> BuildReport | None:
         present = build_of_lock(warehouse_of(run), lock)
-        if present is None or present.published_at < begun:
-            raise
-        say(f"note: {error}")
-        return _report_present(present, run, time.perf_counter() - started)
+        is_made = present is not None and present.published_at >= begun
+        return _read_report(present, run) if present and is_made else None
+
+    with nullcontext(recipe) if recipe else opened_recipe(benchmark, run, find_made) as make:
+        return make(params, run)
 
 
 def _settle_earlier(benchmark: Benchmark, lock: Mapping[str, Any], run: RunOptions) -> RunOptions:
@@ -133,18 +132,51 @@ def load_flow(benchmark: Benchmark) -> Any:
 
 
 @contextmanager
-def opened_recipe(benchmark: Benchmark, run: RunOptions) -> Iterator[Recipe]:
-    """Yield a benchmark's flow, ready to be called: a Prefect server runs."""
+def opened_recipe(
+    benchmark: Benchmark, run: RunOptions, find_made: Callable[[], BuildReport | None] = lambda: None
+) -> Iterator[Recipe]:
+    """Yield a benchmark's flow, ready to be called: a Prefect server runs.
+
+    `find_made`: returns the build where it is published, though Prefect was lost before it knew.
+    """
     os.environ.update(prefect_settings(require_home()))
     require_temporary_folder()
     with prefect_server(home()) as server:
-        if not find_standing():
+        if server:
             mention("starting Prefect …")
         flow = load_flow(benchmark)
         _import_services(run)
-        server.wait_ready()
-        with telling_lost_server():
-            yield flow
+        if server:
+            server.wait_ready()
+
+        def make(params: Params, run: RunOptions) -> BuildReport:
+            purse = Purse(run)
+            return keep_making(lambda: flow(params, purse.left), server, find_made)
+
+        yield make
+
+
+def keep_making(make: Callable[[], R], server: OwnServer | None, find_made: Callable[[], R | None]) -> R:
+    """Return what a flow makes, which begins again where it loses a server of our own: finished batches and recorded calls
+    are found again. PrefectLost where a standing server is lost, or our own again and again."""
+    makings = 0
+    while True:
+        makings += 1
+        try:
+            with telling_lost_server():
+                return make()
+        except PrefectLost as lost:
+            # what is published stays so, though Prefect does not know
+            if made := find_made():
+                say(f"note: {lost}")
+                return made
+            if server is None or makings == MOST_ENDINGS:
+                raise
+            from flows.watching.gone import drop_runs
+
+            server.recover()
+            drop_runs()
+            say("note: the flow begins again; what was done is found again")
 
 
 def prepare() -> None:
@@ -163,7 +195,8 @@ def prepare() -> None:
             if choose_embedder(folder) == PACKAGED:
                 find_embedder(PACKAGED, folder)
             say("preparing Prefect's database …")
-            server.wait_ready()
+            if server:
+                server.wait_ready()
 
 
 def _import_services(run: RunOptions) -> None:
@@ -184,15 +217,19 @@ def _has_aged(record: BuildRecord, run: RunOptions) -> bool:
     )
 
 
-def _report_present(record: BuildRecord, run: RunOptions, seconds: float) -> BuildReport:
+def _read_report(record: BuildRecord, run: RunOptions) -> BuildReport:
     with open_warehouse(warehouse_of(run)) as db:
         digests = published_names(db, record.build_id)
         counts = dict(
             db.execute("SELECT table_name, rows FROM build_tables WHERE build_id = ?", [record.build_id]).fetchall()
         )
-    report = BuildReport.model_validate(
+    return BuildReport.model_validate(
         {**record.report, "tables": {name: {"rows": counts[name], "sha256": digests[name]} for name in digests}}
     )
+
+
+def _report_present(record: BuildRecord, run: RunOptions, seconds: float) -> BuildReport:
+    report = _read_report(record, run)
     return report.model_copy(
         update={
             "calls_sent": 0,

@@ -8,6 +8,7 @@ is first asked; they are in no settings object, so they cannot be stored, logged
 import errno
 import os
 import re
+import tempfile
 import tomllib
 from collections.abc import Collection
 from datetime import UTC, date, datetime
@@ -34,6 +35,12 @@ from tasks.errors import SettingsError
 from tasks.text.ages import PATTERN, check_age
 from tasks.text.suggestions import suggest_name
 
+LEAST_FREE = 64_000_000
+"""Bytes that are free in the home before a run begins: Prefect's history and a small build take about half of that."""
+LEAST_FILES = 1_000
+"""Files that can still be made there; a run makes a few for each batch."""
+LEAST_WRITTEN = 1_000_000
+_MAKE_ROOM = "make room, `factmill gc` lists what can go"
 SHIPPED_WORLDS = ("embedded", "live")
 """Worlds that go by name; any other is the path of a file."""
 ComputeType = Literal["int8", "float32", "float16"]
@@ -581,11 +588,11 @@ def home() -> Path:
 
 
 def require_home() -> Path:
-    """Return the home, made where it is missing; SettingsError when it cannot be made or written."""
+    """Return the home, made where it is missing; SettingsError when it cannot be made or written, or its disk is full."""
     folder = home()
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        why = "" if os.access(folder, os.W_OK | os.X_OK) else os.strerror(errno.EACCES)
+        why = find_lack_of_room(folder)
     except OSError as error:
         why = error.strerror or str(error)
     if why:
@@ -593,6 +600,28 @@ def require_home() -> Path:
             f"factmill's home {folder} cannot be written ({why}); set FACTMILL_HOME to a folder of your own that can"
         )
     return folder
+
+
+def find_lack_of_room(folder: Path) -> str:
+    """Return why a run cannot write to a folder that is there; nothing where it can.
+
+    A file of LEAST_WRITTEN bytes is written and removed, since no number says what a quota leaves.
+    """
+    there = os.statvfs(folder)
+    free = there.f_bavail * there.f_frsize
+    if free < LEAST_FREE:
+        return f"{free:,} bytes are free on its disk, {LEAST_FREE:,} are needed: {_MAKE_ROOM}"
+    if there.f_files and there.f_favail < LEAST_FILES:
+        return f"{there.f_favail:,} inodes are free on its disk, {LEAST_FILES:,} are needed: {_MAKE_ROOM}"
+    try:
+        with tempfile.TemporaryFile(dir=folder) as probe:
+            probe.write(bytes(LEAST_WRITTEN))
+            probe.flush()
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            return error.strerror or str(error)
+        return f"{error.strerror} before {LEAST_WRITTEN:,} bytes were written, though {free:,} are free: {_MAKE_ROOM}"
+    return ""
 
 
 def default_warehouse() -> Path:

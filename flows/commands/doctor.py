@@ -34,12 +34,14 @@ from tasks.settings import (
     World,
     api_key,
     environment,
+    find_lack_of_room,
     graphs_folder,
     home,
     load_world,
     read_token,
 )
 from tasks.storage.builds import build_of_lock, published_names
+from tasks.storage.housekeeping.prefect_history import find_damage, history_of
 from tasks.storage.warehouse import open_warehouse
 
 _LEAST_FREE_GB = 1.0
@@ -73,12 +75,27 @@ def _examine_machine(warehouse: Path) -> Iterator[Finding]:
         found = importlib.metadata.version(package)
         yield _finding(package, True, found, "")
     yield _finding("home", True, str(home()), "")
-    free_gb = shutil.disk_usage(home() if home().exists() else Path.cwd()).free / 1e9
+    # the folder that the home would be made in, where there is none as yet
+    folder = next(each for each in (home(), *home().parents) if each.is_dir())
+    free_gb = shutil.disk_usage(folder).free / 1e9
+    lack = find_lack_of_room(folder)
     yield _finding(
-        "disk", free_gb >= _LEAST_FREE_GB, f"{free_gb:.1f} GB free", "make room, or point FACTMILL_HOME elsewhere"
+        "disk",
+        free_gb >= _LEAST_FREE_GB and not lack,
+        f"{free_gb:.1f} GB free{f'; {folder} cannot be written: {lack}' if lack else ''}",
+        "make room, or point FACTMILL_HOME elsewhere",
     )
     yield _try(
         "warehouse", lambda: _count_builds(warehouse), "see the message; another file can be named with --warehouse"
+    )
+    history = history_of(home())
+    damage = find_damage(history, thorough=True)
+    size = f"{history}: {history.stat().st_size / 1e6:.1f} MB" if history.exists() else f"{history} (none yet)"
+    yield _finding(
+        "prefect history",
+        not damage,
+        f"{history} cannot be used: {damage}" if damage else size,
+        "nothing needs to be done: the next build puts it aside and makes a new one; builds are not in it",
     )
     api = environment("PREFECT_API_URL")
     yield _finding(

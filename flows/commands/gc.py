@@ -52,5 +52,6 @@ def _end() -> None:
         say("ending runs that were killed …")
         from flows.watching.gone import crash_gone_runs
 
-        server.wait_ready()
+        if server:
+            server.wait_ready()
         crash_gone_runs()

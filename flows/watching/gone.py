@@ -19,6 +19,7 @@ from prefect.states import Cancelled, Crashed
 
 from flows.prefect_server import find_standing
 from flows.watching.breaking_off import tell_broken_off
+from tasks import progress
 from tasks.processes import one_at_a_time
 from tasks.progress import say
 from tasks.settings import home
@@ -51,6 +52,14 @@ def let_go(run_id: UUID) -> None:
     if fd is not None:
         (files_of_runs(home()) / str(run_id)).unlink(missing_ok=True)
         os.close(fd)
+
+
+def drop_runs() -> None:
+    """Let go of the runs of a server of our own that has ended, as if this process were gone: the next run ends them."""
+    while _held:
+        run_id, fd = _held.popitem()
+        os.close(fd)
+        progress.remove_watcher(run_id)
 
 
 def crash_gone_runs() -> list[UUID]:

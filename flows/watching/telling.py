@@ -45,6 +45,8 @@ class RunWatcher:
         own.handlers = logging.getLogger("prefect.flow_runs").handlers
         # a server that is gone is told once, by the flow, not on top by each bundle of lines
         logging.raiseExceptions = False
+        # nor by the events that Prefect could not send it
+        logging.getLogger("EventsWorker").setLevel(logging.ERROR)
 
     def tell(self, text: str, level: Level) -> None:
         """Put a line into the run's log."""

@@ -1,11 +1,30 @@
-"""Which Prefect server is a standing one, and what is told of one that is away, or has lost its database."""
+"""Which Prefect server is a standing one, what is told of one that is away, or has lost its database, and how one of our own
+is started again."""
 
+import os
+import sqlite3
+import time
+from contextlib import closing
+from pathlib import Path
+
+import httpx
 import pytest
 from httpx import ConnectError
+from support.processes.standing_prefect import copy_history
 from support.webs.loopback import Loopback
 
-from flows.prefect_server import find_standing, find_trouble, telling_lost_server
-from tasks.errors import PrefectLost
+from flows.prefect_server import (
+    MOST_ENDINGS,
+    OwnServer,
+    find_standing,
+    find_trouble,
+    prefect_server,
+    shared_server,
+    telling_lost_server,
+)
+from flows.running import keep_making
+from tasks.errors import NothingPublished, PrefectLost, ServiceUnreachable
+from tasks.storage.housekeeping.prefect_history import find_damage, history_of
 
 
 @pytest.mark.parametrize(
@@ -48,3 +67,76 @@ def test_a_server_that_we_did_not_start_is_a_standing_one(
     monkeypatch.setattr("flows.prefect_server._own", ["http://127.0.0.1:1/api"])
     monkeypatch.setenv("PREFECT_API_URL", named)
     assert find_standing() == standing
+
+
+@pytest.fixture
+def alone(own_home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return a home with Prefect's database, where no server stands."""
+    monkeypatch.delenv("PREFECT_API_URL", raising=False)
+    copy_history(own_home)
+    return own_home
+
+
+def test_a_server_that_ends_again_and_again_is_given_up_and_the_next_flow_has_another(alone: Path) -> None:
+    with shared_server():
+        with prefect_server(alone) as server:
+            assert server
+            while len(server.endings) < MOST_ENDINGS:
+                server._process.kill()
+                time.sleep(0.01)
+            with pytest.raises(
+                ServiceUnreachable, match=r"killed by SIGKILL.*3 times by now; the end of its log"
+            ) as told:
+                server.wait_ready()
+            assert "PREFECT_API_URL" not in str(told.value)
+        with prefect_server(alone) as again:
+            assert again is server
+            again.wait_ready()
+            assert find_standing() == ""
+
+
+def test_a_history_that_is_damaged_while_a_server_runs_is_put_aside_and_another_started(alone: Path) -> None:
+    with prefect_server(alone) as server:
+        assert server
+        server.wait_ready()
+        path = history_of(alone)
+        with closing(sqlite3.connect(path)) as db:
+            # what SQLite has in its journal would stand in for what is damaged
+            db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        with path.open("r+b") as file:
+            file.seek(8_192)
+            file.write(os.urandom(path.stat().st_size - 8_192))
+        assert find_damage(path, thorough=True)
+        server.recover()
+        assert not find_trouble(server.url)
+        assert find_damage(path, thorough=True) == ""
+        assert len(list(path.parent.glob("prefect-damaged-*.db"))) == 1
+
+
+@pytest.mark.parametrize("error", [None, NothingPublished("no row came through")], ids=["under way", "over"])
+def test_a_flow_that_loses_its_server_begins_again_unless_it_was_over(alone: Path, error: Exception | None) -> None:
+    begun = list[OwnServer]()
+
+    def make() -> str:
+        begun.append(server)
+        if len(begun) > 1:
+            return httpx.get(f"{server.url}/health").text
+        server._process.kill()
+        server._process.wait()
+        try:
+            if error:
+                raise error
+        finally:
+            httpx.get(f"{server.url}/health")
+        return "a server that was killed has answered"
+
+    with prefect_server(alone) as own:
+        assert own
+        server = own
+        server.wait_ready()
+        if error:
+            with pytest.raises(NothingPublished):
+                keep_making(make, server, lambda: None)
+        else:
+            assert keep_making(make, server, lambda: None) == "true"
+        assert len(begun) == (1 if error else 2)

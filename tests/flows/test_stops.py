@@ -1,17 +1,20 @@
 """A command that is stopped, or cannot go on for what is around it, says so in one line; what was done is kept."""
 
+import json
 import os
+import re
 import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
 from support.commands.command import ROOT, Factmill
 from support.models.scripted_chat import Message, ScriptedChat, write_chat_world
 from support.webs.loopback import Loopback, Seen
+from trials.server_kills import kill_server
 
 from flows.prefect_server import prefect_server
 
@@ -25,12 +28,13 @@ class Model:
 
     def __init__(self) -> None:
         self.asked = threading.Event()
+        self.says: Callable[[Sequence[Message]], str] = lambda _messages: "1:: Ulm\n2:: Germany"
         self.web = ScriptedChat(self._answer)
         self.web.free.clear()
 
-    def _answer(self, _messages: Sequence[Message]) -> tuple[int, str]:
+    def _answer(self, messages: Sequence[Message]) -> tuple[int, str]:
         self.asked.set()
-        return 200, "1:: Ulm\n2:: Germany"
+        return 200, self.says(messages)
 
 
 @pytest.fixture
@@ -128,6 +132,7 @@ def test_a_prefect_server_that_goes_away_is_one_line_and_the_build_goes_on_with_
     monkeypatch.delenv("PREFECT_API_URL", raising=False)
     options = build_options(tmp_path, model.web.url)
     with prefect_server(factmill.home) as server:
+        assert server
         server.wait_ready()
         told = {"PREFECT_API_URL": os.environ["PREFECT_API_URL"], "PREFECT_CLIENT_MAX_RETRIES": "0", "TEST_KEY": "x"}
         process = Factmill(factmill.home).start(*options, **told)
@@ -139,3 +144,24 @@ def test_a_prefect_server_that_goes_away_is_one_line_and_the_build_goes_on_with_
     assert "ERROR" not in err
     assert f"the Prefect server at {told['PREFECT_API_URL']} has gone away while the flow ran" in err.splitlines()[-1]
     assert "find_qids: 4 rows, 0 rejected, calls 0 sent" in factmill(*options, TEST_KEY="x").err
+
+
+def test_a_build_whose_own_prefect_server_is_killed_asks_nothing_twice_and_is_published(
+    factmill: Factmill, model: Model, tmp_path: Path
+) -> None:
+    model.says = lambda messages: f"1:: {re.findall('<answer>(.*?)</answer>', messages[-1]['content'])[0]}\n2:: Europe"
+    # without patience: Prefect's client finds no server when the flow ends
+    told = {"PREFECT_CLIENT_MAX_RETRIES": "0", "TEST_KEY": "x"}
+    process = Factmill(factmill.home).start(*build_options(tmp_path, model.web.url), **told)
+    assert model.asked.wait(_LIMIT_S)
+    kill_server(process.pid)
+    model.web.free.set()
+    out, err = process.communicate(timeout=_LIMIT_S)
+    assert process.returncode == 0, err
+    assert "note: factmill's own Prefect server ended (killed by SIGKILL" in err
+    assert "note: factmill's own Prefect server was lost while the flow ran" in err
+    assert "Traceback" not in err and "PREFECT_API_URL" not in err
+    asked = [seen.body for seen in model.web.web.seen]
+    assert len(asked) == len(set(asked)) > 0
+    report = json.loads(out)
+    assert report["rows"] > 0 and report["rows"] + report["rejects"] == 4

@@ -4,10 +4,12 @@ Runs that have ended go with their tasks, states, logs and artifacts, and events
 paused or running stays. SQLite lets a server work on meanwhile. Freed pages are used again; `vacuum` gives them back.
 """
 
+import os
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from datetime import UTC, datetime
+from importlib.util import find_spec
 from pathlib import Path
 
 from tasks.processes import one_at_a_time
@@ -19,6 +21,13 @@ _WAIT_S = 5.0
 _ENDED = "state_type IN ('COMPLETED', 'FAILED', 'CRASHED', 'CANCELLED')"
 _BY_RUN = ("log", "artifact")
 """Tables that do not lose their rows with the run they belong to."""
+_VERSION = "alembic_version"
+_MIGRATIONS = "server/database/_migrations/versions/sqlite"
+"""Below the folder of Prefect's package; a file's name holds its revision."""
+_KIND = 0xFF
+"""The bits of SQLite's extended error codes that say the kind of error."""
+_PASSING = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_NOMEM)
+"""Kinds of errors that say nothing of the database itself."""
 
 
 def history_of(home: Path) -> Path:
@@ -26,20 +35,68 @@ def history_of(home: Path) -> Path:
     return home / "prefect" / "prefect.db"
 
 
+def find_damage(path: Path, *, thorough: bool = False) -> str:
+    """Return why no server can use a database of Prefect's; nothing where one can, or where there is none as yet.
+
+    `thorough`: read every page of it, which takes some 10 ms for each 10 MB; otherwise what is read at once.
+    """
+    if not path.is_file():
+        return "it is no file" if path.exists() else ""
+    if not os.access(path, os.R_OK | os.W_OK):
+        return "it cannot be read and written"
+    try:
+        with closing(sqlite3.connect(path, timeout=_WAIT_S)) as db:
+            found = db.execute("PRAGMA quick_check(1)").fetchone()[0] if thorough else "ok"
+            tables = {name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+            revisions = db.execute("SELECT version_num FROM alembic_version").fetchall() if _VERSION in tables else []
+    except sqlite3.Error as error:
+        return "" if error.sqlite_errorcode & _KIND in _PASSING else str(error)
+    if found != "ok" or (tables and not revisions):
+        return "its tables are not Prefect's" if found == "ok" else found.partition("\n")[0]
+    return next((f"a newer Prefect wrote it (revision {each})" for (each,) in revisions if not _is_known(each)), "")
+
+
+def _is_known(revision: str) -> bool:
+    """True when the Prefect that is installed knows a revision of the database, or does not say which it knows."""
+    spec = find_spec("prefect")
+    folder = Path(spec.origin).parent / _MIGRATIONS if spec and spec.origin else Path(_MIGRATIONS)
+    return not folder.is_dir() or any(folder.glob(f"*_{revision}_*.py"))
+
+
+def _put_aside(path: Path) -> Path:
+    """Give a database a name with the moment, and SQLite's files of it theirs; return it."""
+    aside = path.with_name(f"{path.stem}-damaged-{datetime.now(UTC):%Y%m%dT%H%M%S.%f}{path.suffix}")
+    for suffix in ("", "-wal", "-shm", "-journal"):
+        part = path.with_name(path.name + suffix)
+        if os.path.lexists(part):
+            part.rename(aside.with_name(aside.name + suffix))
+    return aside
+
+
 @contextmanager
-def making_history(home: Path, tell: Callable[[str], object]) -> Iterator[Callable[[], None]]:
+def making_history(
+    home: Path, tell: Callable[[str], object], *, thorough: bool = False
+) -> Iterator[Callable[[], None]]:
     """Yield what is to be called when a server that starts has made its database, where there is none as yet.
 
     Until then no other process starts one, and what a server that was killed meanwhile has left half made goes: no server
-    starts on that again.
+    starts on that again. A database that is damaged is put aside first, which `tell` reports; `thorough`: see `find_damage`.
     """
     path, begun = history_of(home), history_of(home).with_name("making")
+    is_damaged = bool(find_damage(path, thorough=thorough))
     with ExitStack() as stack:
-        if begun.exists() or not path.exists():
+        if is_damaged or begun.exists() or not path.exists():
             stack.enter_context(one_at_a_time(begun.with_name("making.lock"), tell))
         if begun.exists():
             for left in path.parent.glob(f"{path.name}*"):
                 left.unlink()
+        # another process may have put it aside meanwhile
+        elif is_damaged and (damage := find_damage(path, thorough=thorough)):
+            aside = _put_aside(path)
+            tell(
+                f"note: Prefect's history {path} cannot be used: {damage}; it is put aside as {aside.name} and a new one is "
+                "made. Builds and recorded calls are not in it"
+            )
         if not path.exists():
             begun.touch()
 

@@ -2,6 +2,7 @@
 
 import json
 import re
+import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -238,6 +239,34 @@ def test_what_may_not_be_read_or_written_is_named(factmill: Factmill, tmp_path: 
             "build", benchmark, "--source", source
         )
         check(ran, 2, f"{source}: cannot be read: Permission denied")
+
+
+@pytest.mark.parametrize(
+    ("options", "lack"),
+    [
+        ("size=8m", "8,388,608 bytes are free on its disk, 64,000,000 are needed"),
+        ("size=200m,nr_inodes=20", "19 inodes are free on its disk, 1,000 are needed"),
+        ("size=200m,ro", "Read-only file system"),
+    ],
+)
+def test_a_home_without_room_is_named_before_prefect_starts_and_by_doctor(
+    alone: Factmill, tmp_path: Path, options: str, lack: str
+) -> None:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", disk], capture_output=True, check=False)
+    if mounted.returncode:
+        pytest.skip(f"nothing can be mounted here: {mounted.stderr.decode().strip()}")
+    try:
+        full = Factmill(disk, alone.prefect_api)
+        ran = full("build", "granola", "--limit", "2")
+        check(ran, 2, f"factmill's home {disk} cannot be written ({lack}")
+        assert "PREFECT_API_URL" not in ran.err
+        found = {each["what"]: each for each in full("doctor", "--json").json["findings"]}
+        assert not found["disk"]["ok"] and f"{disk} cannot be written: {lack}" in found["disk"]["found"]
+        assert f"{disk} cannot be written: " in full("doctor").out
+    finally:
+        subprocess.run(["umount", disk], check=True)
 
 
 def test_a_damaged_journal_is_kept_aside_and_told_and_what_is_whole_in_it_used(factmill: Factmill, built: Path) -> None:

@@ -11,6 +11,7 @@ from support.webs.loopback import Loopback, Seen
 from support.webs.proxies import LoopbackProxy
 
 from flows.commands.doctor import examine
+from tasks.storage.housekeeping.prefect_history import history_of
 
 
 @pytest.fixture
@@ -38,6 +39,14 @@ def test_a_server_that_answers_is_fine(tmp_path: Path, server: Loopback) -> None
     found = look(tmp_path, server)
     assert found["pageviews"]["ok"] and found["dbpedia"]["ok"] and found["model author"]["ok"]
     assert found["compute"]["found"] == "this machine"
+
+
+def test_a_damaged_history_of_prefect_is_told(tmp_path: Path, server: Loopback, own_home: Path) -> None:
+    assert look(tmp_path, server)["prefect history"]["found"] == f"{history_of(own_home)} (none yet)"
+    history_of(own_home).parent.mkdir(parents=True)
+    history_of(own_home).write_text("no database\n" * 100)
+    found = look(tmp_path, server)["prefect history"]
+    assert not found["ok"] and found["found"] == f"{history_of(own_home)} cannot be used: file is not a database"
 
 
 def test_a_cluster_that_does_not_answer_is_told(

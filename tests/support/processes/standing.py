@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-from support.processes.standing_prefect import QUIET
+from support.processes.standing_prefect import QUIET, wait_ready
 
-from flows.prefect_server import ServerHandle
 from tasks.processes import HOST, free_port, start_child, stop_child
 
 _LIMIT_S = 400
@@ -112,7 +111,7 @@ def standing_server(home: Path, history: Path | None) -> Iterator[Standing]:
 
     def launch() -> "subprocess.Popen[bytes]":
         process = start_child([sys.executable, *command, "--log-level", "error"], log, {**inherited, **told})
-        ServerHandle(process, f"{url}/health", log).wait_ready()
+        wait_ready(url)
         return process
 
     server = Standing(url, launch)

@@ -2,17 +2,17 @@
 
 import os
 import sqlite3
+import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 import requests
 from requests.adapters import HTTPAdapter
 from urllib3.util import Retry
 
-from flows.prefect_server import ServerHandle, prefect_server
+from flows.prefect_server import find_trouble, prefect_server
 
 PREPARED = Path(__file__).resolve().parents[3] / "data"
 """Where `factmill prepare` leaves what it makes for the checkout."""
@@ -21,6 +21,8 @@ QUIET = {
     for service in ("TASK_RUN_RECORDER", "EVENT_PERSISTER", "EVENT_LOGGER")
 }
 """By these a server notes down no events and no runs of tasks, which no test reads and which take most of its time."""
+
+_STARTS_WITHIN_S = 90.0
 
 
 def copy_history(home: Path) -> None:
@@ -47,7 +49,10 @@ def standing_server() -> Iterator[str]:
 
 def wait_ready(api: str) -> None:
     """Wait until the server answers, whichever process started it."""
-    ServerHandle(SimpleNamespace(poll=lambda: None), f"{api}/health", Path(os.devnull)).wait_ready()
+    deadline = time.monotonic() + _STARTS_WITHIN_S
+    while trouble := find_trouble(api):
+        assert time.monotonic() < deadline, trouble
+        time.sleep(0.05)
 
 
 def ask_server() -> requests.Session:
