@@ -22,6 +22,7 @@ from prefect.states import Completed, Failed
 from flows.benchmarks import BENCHMARKS
 from flows.prefect_server import await_server, telling_lost_server
 from flows.running import load_flow, make_build
+from flows.serving import read_parameters
 from flows.watching.pages import leave_page
 from tasks import progress
 from tasks.engine.benchmark import Benchmark
@@ -50,6 +51,17 @@ def make_served(benchmark: Benchmark) -> Flow[..., State[Any]]:
 
     flow: Flow[..., State[Any]] = recipe.with_options()
     flow.fn = served
+    return naming_wrong_parameters(flow)
+
+
+def naming_wrong_parameters(flow: Flow[..., State[Any]]) -> Flow[..., State[Any]]:
+    """Let a flow's run fail by the names of its parameters that are unknown or wrong, with what was probably meant."""
+
+    def validate(parameters: dict[str, Any]) -> dict[str, Any]:
+        params, run = read_parameters(flow.name, parameters)
+        return {"params": params, "run": run}
+
+    flow.validate_parameters = validate  # type: ignore[method-assign]
     return flow
 
 
@@ -123,8 +135,9 @@ def own_run() -> None:
     if not os.environ.get("PREFECT__FLOW_RUN_ID"):
         return
     settle_memory()
-    # Ctrl-C reaches all processes of a terminal; the one that serves then stops its runs
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # Ctrl-C, and a terminal's end, reach all processes of a terminal; the one that serves then stops its runs
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
     # what Prefect has running beside a flow prints tracebacks there when its server goes away; runs print nothing there
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     logging.getLogger("asyncio").setLevel(logging.CRITICAL)
