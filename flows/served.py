@@ -29,7 +29,7 @@ from tasks.engine.benchmark import Benchmark
 from tasks.errors import BudgetReached, BuildHeld, FactmillError, PrefectLost
 from tasks.memory import settle_memory
 from tasks.options import BuildReport, Params, RunOptions
-from tasks.processes import die_with_parent, own_process
+from tasks.processes import die_with_parent, end_soon, own_process
 
 STOP_GRACE_S = 2.0
 """A runner that stops a run looks after three seconds whether its process is gone."""
@@ -79,11 +79,15 @@ def end_in_state(make: Callable[[], str]) -> State[Any]:
     is a server to tell.
     """
     own_run()
-    state = _end_in_state(make)
-    while state is None:
-        await_server()
+    try:
         state = _end_in_state(make)
-    await_server()
+        while state is None:
+            await_server()
+            state = _end_in_state(make)
+        await_server()
+    except BaseException:  # a stop: Prefect would go on for minutes trying to report it to a server that is away
+        end_soon()
+        raise
     return state
 
 

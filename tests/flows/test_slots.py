@@ -112,7 +112,7 @@ def test_one_run_makes_up_for_all_slots_that_fell_while_nothing_was_served(
 
 
 @pytest.mark.parametrize(
-    ("gone_on", "catch_up", "end"), [(True, True, "makes up for it"), (False, False, "(--no-catch-up)")]
+    ("gone_on", "catch_up", "end"), [(True, True, "makes up for it"), (False, False, "it is left out")]
 )
 def test_what_is_not_to_be_made_up_for_is_said(
     standing: Standing, client: SyncPrefectClient, gone_on: bool, catch_up: bool, end: str
@@ -161,7 +161,9 @@ def test_what_ended_with_serve_goes_on_once(standing: Standing, client: SyncPref
     assert sorted(each["parameters"]["letter"] for each in again) == ["a", "c", "d"]
     assert sorted(said) == [f"run {letter}: ended with factmill serve, and goes on now" for letter in "acd"]
     assert all("goes-on" in each["tags"] for each in again)
-    states = {each["name"]: each["state_name"] for each in runs_of(standing, known) if each["state_type"] != "SCHEDULED"}
+    states = {
+        each["name"]: each["state_name"] for each in runs_of(standing, known) if each["state_type"] != "SCHEDULED"
+    }
     assert states == dict(
         zip(
             [f"run {letter}" for letter in names],

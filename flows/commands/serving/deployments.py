@@ -123,8 +123,9 @@ def serve_deployments(deployments: Sequence[RunnerDeployment], runs: int, catch_
             log.note(f"{deployment.full_name}: {deployment.description}")
         if crashed := crash_gone_runs():
             log.note(f"ended as crashed, since their process is gone: {len(crashed)}; what they had done is kept")
-        for known in filter(None, earlier.values()):
-            gone_on = go_on(client, known, crashed, log.note)
-            settle_missed(client, known, now, gone_on, catch_up, log.note)
+        for deployment in deployments:
+            if known := earlier[deployment.full_name]:
+                gone_on = go_on(client, known, crashed, log.note)
+                settle_missed(client, known, now, gone_on, catch_up and bool(deployment.schedules), log.note)
     log.note(f"served at {runner.address}; end with Ctrl-C")
     return asyncio.run(runner.serve())

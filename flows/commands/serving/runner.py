@@ -36,8 +36,8 @@ from tasks.errors import PrefectLost, UsageError
 
 _STOP_S = 60.0
 """What runs and schedules are given to be stopped in an orderly way, which asks the server."""
-_SETTLED_S = 10.0
-"""Seconds after which the server makes no run any more for a slot that is over."""
+_SETTLED = timedelta(seconds=10)
+"""After so long the server makes no run any more for a slot that is over; so often slots are looked at."""
 _MOST_LOOKS = 60
 """Looks for the state that a run has ended in, which is written after its process is gone."""
 _MOST_NAMED = 200
@@ -46,7 +46,6 @@ _PROGRAM = (
     "from flows.served import own_run; own_run(); import runpy; runpy.run_module('prefect.engine', run_name='__main__')"
 )
 """What the process of a run does: from its beginning it ends with the one that serves, and libraries' last words are not shown."""
-_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class ServingRunner(Runner):
@@ -76,7 +75,7 @@ class ServingRunner(Runner):
         """Serve until a signal comes, and return the exit code that says which."""
         loop = asyncio.get_running_loop()
         self._stopped = loop.create_future()
-        for number in _SIGNALS:
+        for number in (signal.SIGINT, signal.SIGHUP):  # Prefect's runner itself looks for SIGTERM
             if signal.getsignal(number) is not signal.SIG_IGN:  # as under nohup
                 loop.add_signal_handler(number, self.handle_sigterm, number)
         serving = asyncio.create_task(self.start())
@@ -225,11 +224,15 @@ class ServingRunner(Runner):
 
     def _make_up_slots(self) -> None:
         """Start a run for the last slot of which the server made none: it was away, or just being told of the schedule."""
-        until = datetime.now(UTC) - timedelta(seconds=_SETTLED_S)
+        until = datetime.now(UTC) - _SETTLED
         for deployment_id, served in self._served.items():
-            slots = [newest_slot(each.schedule, self._since[deployment_id], until) for each in served.schedules or []]
+            since = self._since[deployment_id]
+            if until - since < _SETTLED:
+                continue
+            slots = [newest_slot(each.schedule, since, until) for each in served.schedules or []]
             slot = max(filter(None, slots), default=None)
             if slot is None:
+                self._since[deployment_id] = until
                 continue
             with get_client(sync_client=True) as client:
                 deployment = client.read_deployment(deployment_id)

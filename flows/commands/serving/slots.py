@@ -136,7 +136,7 @@ def settle_missed(
     if gone_on:
         report(f"{fell}; the run that goes on makes up for it")
     elif not catch_up:
-        report(f"{fell}; it is left out (--no-catch-up)")
+        report(f"{fell}; it is left out")
     elif made := make_up(client, deployment, slot):
         report(f"{fell}; one run makes up for it now")
     for each in waiting:
