@@ -22,7 +22,7 @@ from flows.commands.reports import report_evaluations
 from flows.prefect_server import LOOK_AGAIN_S
 from flows.releases.gated import release_gated
 from flows.running import make_build
-from flows.served import end_in_state, name_error, naming_wrong_parameters, tell_build
+from flows.served import end_in_state, name_error, tell_build
 from flows.serving import ChosenBenchmarks, RebuildParams, check_keys
 from flows.watching.pages import leave_page
 from flows.watching.runs import watched
@@ -50,7 +50,6 @@ class Outcome:
     said: str
 
 
-@naming_wrong_parameters
 @watched
 @flow(name="rebuild", validate_parameters=True, persist_result=False)
 def rebuild(params: RebuildParams = RebuildParams(), run: RunOptions = RunOptions()) -> State:  # type: ignore[valid-type] # noqa: B008 - frozen

@@ -22,7 +22,6 @@ from prefect.states import Completed, Failed
 from flows.benchmarks import BENCHMARKS
 from flows.prefect_server import await_server, telling_lost_server
 from flows.running import load_flow, make_build
-from flows.serving import read_parameters
 from flows.watching.pages import leave_page
 from tasks import progress
 from tasks.engine.benchmark import Benchmark
@@ -51,17 +50,6 @@ def make_served(benchmark: Benchmark) -> Flow[..., State[Any]]:
 
     flow: Flow[..., State[Any]] = recipe.with_options()
     flow.fn = served
-    return naming_wrong_parameters(flow)
-
-
-def naming_wrong_parameters(flow: Flow[..., State[Any]]) -> Flow[..., State[Any]]:
-    """Let a flow's run fail by the names of its parameters that are unknown or wrong, with what was probably meant."""
-
-    def validate(parameters: dict[str, Any]) -> dict[str, Any]:
-        params, run = read_parameters(flow.name, parameters)
-        return {"params": params, "run": run}
-
-    flow.validate_parameters = validate  # type: ignore[method-assign]
     return flow
 
 
@@ -144,7 +132,8 @@ def own_run() -> None:
         signal.signal(number, signal.SIG_IGN)
     # what Prefect has running beside a flow prints tracebacks there when its server goes away; runs print nothing there
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    logging.getLogger("asyncio").setLevel(logging.CRITICAL)
+    for name in ("asyncio", "APILogWorker", "EventsWorker"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)
     parent = os.environ.get(SERVING_PID)
     die_with_parent(int(parent) if parent else None)
     own_process(_end, STOP_GRACE_S)

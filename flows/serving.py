@@ -177,11 +177,8 @@ def read_parameters(flow: str, parameters: Mapping[str, Any]) -> tuple[Params, R
         "params": BENCHMARKS[flow].params if flow in BENCHMARKS else RebuildParams,
         "run": RunOptions,
     }
-    inner = [name for model in models.values() for name in model.model_fields]
     faults = [
-        f"{name}: there is no such parameter{suggest_name(name, [*models, *inner])}"
-        for name in parameters
-        if name not in models
+        f"{name}: there is no such parameter{_suggest_place(name, models)}" for name in parameters if name not in models
     ]
     read: dict[str, Any] = {}
     for name, model in models.items():
@@ -192,6 +189,14 @@ def read_parameters(flow: str, parameters: Mapping[str, Any]) -> tuple[Params, R
     if faults:
         raise UsageError("; ".join(faults))
     return read["params"], read["run"]
+
+
+def _suggest_place(name: str, models: Mapping[str, type[BaseModel]]) -> str:
+    """Return which parameter was probably meant by a name that stands outside of the models."""
+    for owner, model in models.items():
+        if hint := suggest_name(name, model.model_fields):
+            return hint.replace("mean ", f"mean {owner}.")
+    return suggest_name(name, models)
 
 
 def _describe_fault(name: str, model: type[BaseModel], fault: Any) -> str:

@@ -25,11 +25,14 @@ from prefect.exceptions import ObjectNotFound, PrefectHTTPStatusError
 from prefect.runner import Runner
 from prefect.runner._flow_run_executor import ProcessStarter
 from prefect.runner._starter_engine import EngineCommandStarter
+from prefect.states import Failed
 
 from flows.commands.serving.serve_log import ServeLog
 from flows.commands.serving.slots import STOPPED, make_up, newest_slot
 from flows.prefect_server import LOOK_AGAIN_S, find_trouble
+from flows.served import name_error
 from flows.serving import read_parameters
+from flows.watching.breaking_off import tell_broken_off
 from flows.watching.gone import crash_gone_runs
 from flows.watching.runs import name_flow_run
 from tasks.errors import PrefectLost, UsageError
@@ -156,26 +159,36 @@ class ServingRunner(Runner):
         self._log.report_end(self._name_deployment(run), run)
 
     async def _name_due(self, find_due: Any) -> list[FlowRun]:
-        """Return the runs that are due; they, and those that are not yet, have their names."""
-        due: list[FlowRun] = await find_due()
+        """Return the runs that are due; they, and those that are not yet, have their names. Runs whose parameters are wrong
+        fail: Prefect would crash their process without a word of what is wrong."""
+        due: dict[UUID, FlowRun] = {run.id: run for run in await find_due()}
         ahead = {"deployment_id": {"any_": [*self._served]}, "state": {"type": {"any_": [StateType.SCHEDULED]}}}
         upcoming = await self._client.read_flow_runs(
             flow_run_filter=FlowRunFilter.model_validate(ahead),
             sort=FlowRunSort.EXPECTED_START_TIME_ASC,
             limit=_MOST_NAMED,
         )
-        for run in (*due, *upcoming):
+        for run in (*due.values(), *upcoming):
             if run.id in self._named or run.deployment_id not in self._served:
                 continue
             flow = str(self._served[run.deployment_id].flow_name)
             try:
                 run.name = name_flow_run(flow, *read_parameters(flow, run.parameters), run)
-            except UsageError:  # the run itself says what is wrong
-                self._named.add(run.id)
+            except UsageError as error:
+                if due.pop(run.id, None):
+                    await asyncio.to_thread(self._refuse, run, error)
                 continue
             await self._client.update_flow_run(run.id, name=run.name)
             self._named.add(run.id)
-        return due
+        return list(due.values())
+
+    def _refuse(self, run: FlowRun, error: UsageError) -> None:
+        """Let a run fail that cannot begin."""
+        run.state = Failed(message=name_error(error))
+        with get_client(sync_client=True) as client:
+            client.set_flow_run_state(run.id, run.state, force=True)
+            tell_broken_off(client, run.id, run.state)
+        self._log.report_end(self._name_deployment(run), run)
 
     async def _propose_cancelled(self, propose: Any, run: FlowRun, state_updates: dict[str, Any] | None = None) -> bool:
         """Let a run that nobody cancelled, but that ends with serve, end in a state of its own."""

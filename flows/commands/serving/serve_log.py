@@ -6,6 +6,7 @@ where the run was not scheduled) and `state`, at the end `seconds` and `message`
 """
 
 import json
+import re
 from datetime import UTC, datetime
 from typing import Any
 
@@ -44,7 +45,8 @@ class ServeLog:
         name = state.name if state and state.name else "unknown"
         message = " ".join(((state and state.message) or "").split())
         seconds = round(run.total_run_time.total_seconds(), 1)
-        text = f"{deployment} {run.name} {name[:1].lower()}{name[1:]} after {seconds:.0f} s" + (
+        words = re.sub("(?<=[a-z])(?=[A-Z])", " ", name).lower()
+        text = f"{deployment} {run.name} {words} after {seconds:.0f} s" + (
             message and f": {message}"
         )
         told = _describe(deployment, run, _find_slot(run)) | {"state": name, "seconds": seconds, "message": message}
