@@ -46,9 +46,7 @@ class ServeLog:
         message = " ".join(((state and state.message) or "").split())
         seconds = round(run.total_run_time.total_seconds(), 1)
         words = re.sub("(?<=[a-z])(?=[A-Z])", " ", name).lower()
-        text = f"{deployment} {run.name} {words} after {seconds:.0f} s" + (
-            message and f": {message}"
-        )
+        text = f"{deployment} {run.name} {words} after {seconds:.0f} s" + (message and f": {message}")
         told = _describe(deployment, run, _find_slot(run)) | {"state": name, "seconds": seconds, "message": message}
         self._print("ended", text, **told)
 
