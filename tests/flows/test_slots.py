@@ -188,3 +188,17 @@ def test_a_run_that_takes_serve_down_each_time_goes_on_only_so_often(
         *["poison: ended with factmill serve, and goes on now"] * 2,
         *["poison: was killed with factmill serve 3 times; start it again yourself"] * 2,
     ]
+
+
+def test_a_run_whose_parameters_are_no_longer_taken_fails_by_name_instead(
+    standing: Standing, client: SyncPrefectClient
+) -> None:
+    said: list[str] = []
+    known = deploy(client, "outdated", None, said)
+    told = {"name": "old", "deployment_id": str(known.id), "parameters": {"word": "a"}}
+    standing.ask("/flow_runs/", flow_id=str(known.flow_id), state={"type": "CANCELLED", "name": "Stopped"}, **told)
+    assert not go_on(client, known, [], said.append)
+    (run,) = runs_of(standing, known)
+    assert run["state_name"] == "Failed"
+    assert "cannot go on" in said[0]
+    assert "'word' was unexpected" in run["state"]["message"]

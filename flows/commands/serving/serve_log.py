@@ -1,8 +1,8 @@
 """What `factmill serve` prints: a line for each run that starts and ends, and notes of what else happens.
 
 Runs are told on standard output, notes on standard error; as JSON both are objects on standard output, one a line, with
-the keys `at` (UTC), `event` (note, started or ended) and `text`, and for runs `deployment`, `run`, `run_id`, `slot` (null
-where the run was not scheduled) and `state`, at the end `seconds` and `message` too.
+the keys `at` (UTC), `event` (note, started or ended) and `text`, and for runs `deployment`, `run`, `run_id` and `slot` (null
+where the run was not scheduled), at the end `state`, `seconds` and `message` too.
 """
 
 import json
@@ -40,7 +40,7 @@ class ServeLog:
         self._print("started", f"{deployment} {run.name} started{due}", **_describe(deployment, run, slot))
 
     def report_end(self, deployment: str, run: FlowRun) -> None:
-        """Print how a run ended, and what it came to; one that did not end yet, or that nobody knows the end of, has no state."""
+        """Print how a run ended, and what it came to; `unknown` where the server does not have its end yet."""
         state = run.state if run.state is not None and run.state.is_final() else None
         name = state.name if state and state.name else "unknown"
         message = " ".join(((state and state.message) or "").split())
@@ -65,6 +65,5 @@ def _find_slot(run: FlowRun) -> datetime | None:
 
 
 def _describe(deployment: str, run: FlowRun, slot: datetime | None) -> dict[str, Any]:
-    state = run.state.name if run.state else None
     due = slot.isoformat(timespec="seconds") if slot else None
-    return {"deployment": deployment, "run": run.name, "run_id": str(run.id), "slot": due, "state": state}
+    return {"deployment": deployment, "run": run.name, "run_id": str(run.id), "slot": due}

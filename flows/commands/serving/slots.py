@@ -18,7 +18,7 @@ from prefect.client.schemas.schedules import IntervalSchedule
 from prefect.deployments.runner import RunnerDeployment
 from prefect.exceptions import ObjectNotFound, PrefectHTTPStatusError
 from prefect.server.schemas.schedules import SCHEDULE_TYPES
-from prefect.states import Cancelled, Scheduled
+from prefect.states import Cancelled, Failed, Scheduled
 from pydantic import TypeAdapter
 
 from flows.watching.runs import CATCH_UP
@@ -182,8 +182,10 @@ def go_on(
                 labels={_STARTS: starts + 1},
                 idempotency_key=f"{_GOES_ON} {run.id}",
             )
-        except PrefectHTTPStatusError as error:
-            report(f"{run.name}: cannot go on: {error.response.text}")
+        except PrefectHTTPStatusError as error:  # parameters that this version of factmill no longer takes
+            why = f"ended with factmill serve, and cannot go on: {error.response.text}"
+            client.set_flow_run_state(run.id, Failed(message=why), force=True)
+            report(f"{run.name}: {why}")
             continue
         over: State[Any] = Cancelled(name=_CONTINUED, message=f"Ended with factmill serve; goes on as {again.id}")
         client.set_flow_run_state(run.id, over, force=True)
