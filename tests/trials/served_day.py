@@ -13,7 +13,7 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -96,25 +96,24 @@ class ServedDay:
     def wait_completed(self, more: int) -> None:
         """Wait until so many more rebuilds are completed."""
         wanted = sum(each["state_type"] == "COMPLETED" for each in self.runs()) + more
-        self.standing.wait(lambda: sum(each["state_type"] == "COMPLETED" for each in self.runs()) >= wanted)
+        self._wait(lambda: sum(each["state_type"] == "COMPLETED" for each in self.runs()) >= wanted)
 
     def wait_asked(self) -> None:
         """Let the model hold its answers, and wait until a rebuild waits for one."""
         self.chat.free.clear()
         seen = len(self.chat.web.seen)
-        self.standing.wait(lambda: len(self.chat.web.seen) > seen)
+        self._wait(lambda: len(self.chat.web.seen) > seen)
 
     def let_slots_pass(self) -> None:
         """Wait until slots have fallen while nothing is served."""
         before = self.slots()
-        self.standing.wait(lambda: len(self.slots()) >= len(before) + _MISSED)
+        self._wait(lambda: len(self.slots()) >= len(before) + _MISSED)
         time.sleep(2)  # the last of them is over
         self.missed.append(self.slots()[len(before) :])
 
     def live(self) -> None:
         """Live the day."""
         process = self.serve()
-        self.wait_completed(1)
         self.wait_asked()
         self.stop(process, signal.SIGTERM)
         self.chat.free.set()
@@ -129,8 +128,16 @@ class ServedDay:
         self.stop(process, signal.SIGHUP)
         self.let_slots_pass()
         process = self.serve()
-        self.wait_completed(2)
+        self.wait_completed(1)
         self.stop(process, signal.SIGTERM)
+
+    def _wait(self, look: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + 10 * self.every_s
+        while not look():
+            if time.monotonic() > deadline:
+                self.judge()
+                sys.exit("nothing happens for ten slots")
+            time.sleep(1)
 
     def judge(self) -> None:
         """Print slot → runs → states, and note what is wrong."""
