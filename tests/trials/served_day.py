@@ -160,14 +160,20 @@ class ServedDay:
             done_at = slot
             told = [f"{each['name']}: {each['state_name']}" for each in at]
             print(f"{slot:%H:%M:%S} {'; '.join(told) or 'no run of its own'}")
-            completed = sum(each["state_name"] == "Completed" for each in at)
-            if slot not in covered and completed != 1 and slot != slots[-1]:
-                self.wrong.append(f"slot {slot:%H:%M:%S} has {completed} completed runs")
+            states = [each["state_name"] for each in at]
+            done = states.count("Completed") or states.count("LeftAlone")  # the run that was at it does it
+            if slot not in covered and done != 1 and slot != slots[-1]:
+                self.wrong.append(f"slot {slot:%H:%M:%S} is done {done} times")
         for number, missed in enumerate(self.missed):
-            ends = [each for each in runs if each["state_name"] == "Completed" and each["end_time"]]
-            following = min((slot for slot in slots if slot > missed[-1]), default=slots[-1])
-            made_up = [each for each in ends if missed[-1] < datetime.fromisoformat(each["start_time"]) < following]
-            print(f"missed {number + 1}: {len(missed)} slots, made up for by {[each['name'] for each in made_up]}")
+            later = [*self.missed, []][number + 1] or [datetime.max.replace(tzinfo=UTC)]
+            made_up = [
+                each["name"]
+                for each in runs
+                if {"catch-up", "goes-on"} & {*each["tags"]}
+                and missed[-1] < datetime.fromisoformat(each["created"]) < later[-1]
+                and each["state_name"] == "Completed"
+            ]
+            print(f"the {len(missed)} slots that were missed are made up for by {made_up}")
             if len(made_up) != 1:
                 self.wrong.append(f"{len(made_up)} runs make up for {[f'{each:%H:%M:%S}' for each in missed]}")
 
