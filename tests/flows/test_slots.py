@@ -195,10 +195,10 @@ def test_a_run_whose_parameters_are_no_longer_taken_fails_by_name_instead(
 ) -> None:
     said: list[str] = []
     known = deploy(client, "outdated", None, said)
-    told = {"name": "old", "deployment_id": str(known.id), "parameters": {"word": "a"}}
+    told = {"name": "old", "deployment_id": str(known.id), "parameters": {"letter": 3}}
     standing.ask("/flow_runs/", flow_id=str(known.flow_id), state={"type": "CANCELLED", "name": "Stopped"}, **told)
     assert not go_on(client, known, [], said.append)
     (run,) = runs_of(standing, known)
     assert run["state_name"] == "Failed"
     assert "cannot go on" in said[0]
-    assert "'word' was unexpected" in run["state"]["message"]
+    assert "3 is not of type 'string'" in run["state"]["message"]
