@@ -54,7 +54,6 @@ class ServedDay:
         self._config.write_text(_SERVE.format(world=world, every=every_s), "utf-8")
         self._stack = stack
         self.events: list[tuple[datetime, str]] = []
-        self.missed: list[list[datetime]] = []
         self.wrong: list[str] = []
 
     @staticmethod
@@ -109,7 +108,6 @@ class ServedDay:
         before = self.slots()
         self._wait(lambda: len(self.slots()) >= len(before) + _MISSED)
         time.sleep(2)  # the last of them is over
-        self.missed.append(self.slots()[len(before) :])
 
     def live(self) -> None:
         """Live the day."""
@@ -149,33 +147,29 @@ class ServedDay:
                 by_slot[slot].append(run)
             else:
                 self.wrong.append(f"{run['name']} is of no slot: {slot}")
-        covered = {slot: missed for missed in self.missed for slot in missed}
-        print("--- slot → runs → states")
-        done_at = None
+        extra = [
+            each for each in runs if {"catch-up", "goes-on"} & {*each["tags"]} and each["state_name"] == "Completed"
+        ]
+        print("slot → runs of its own → done by")
+        events = [*self.events]
         for slot, at in by_slot.items():
-            for when, what in [
-                each for each in self.events if (done_at is None or each[0] > done_at) and each[0] <= slot
-            ]:
-                print(f"    {when:%H:%M:%S} {what}")
-            done_at = slot
-            told = [f"{each['name']}: {each['state_name']}" for each in at]
-            print(f"{slot:%H:%M:%S} {'; '.join(told) or 'no run of its own'}")
+            while events and events[0][0] <= slot:
+                print("    {:%H:%M:%S} {}".format(*events.pop(0)))
             states = [each["state_name"] for each in at]
-            done = states.count("Completed") or states.count("LeftAlone")  # the run that was at it does it
-            if slot not in covered and done != 1 and slot != slots[-1]:
-                self.wrong.append(f"slot {slot:%H:%M:%S} is done {done} times")
-        for number, missed in enumerate(self.missed):
-            later = [*self.missed, []][number + 1] or [datetime.max.replace(tzinfo=UTC)]
-            made_up = [
-                each["name"]
-                for each in runs
-                if {"catch-up", "goes-on"} & {*each["tags"]}
-                and missed[-1] < datetime.fromisoformat(each["created"]) < later[-1]
-                and each["state_name"] == "Completed"
-            ]
-            print(f"the {len(missed)} slots that were missed are made up for by {made_up}")
-            if len(made_up) != 1:
-                self.wrong.append(f"{len(made_up)} runs make up for {[f'{each:%H:%M:%S}' for each in missed]}")
+            later = sorted(each["created"] for each in extra if datetime.fromisoformat(each["created"]) > slot)
+            by = "its run"
+            if "LeftAlone" in states:
+                by = "the run that was at it"
+            elif "Completed" not in states:
+                by = f"the run that began at {later[0][11:19]} to make up for it" if later else "nobody"
+            print(f"{slot:%H:%M:%S}  {', '.join(states) or 'none':30} {by}")
+            if states.count("Completed") > 1 or (by == "nobody" and slot != slots[-1]):
+                self.wrong.append(f"the slot {slot:%H:%M:%S} is done {states.count('Completed')} times")
+        for when, what in events:
+            print(f"    {when:%H:%M:%S} {what}")
+        print(f"runs that go on or make up for slots: {len(extra)}, after 3 restarts")
+        if len(extra) != 3:
+            self.wrong.append(f"{len(extra)} runs go on or make up for slots")
 
     def _note(self, what: str) -> None:
         self.events.append((datetime.now(UTC), what))

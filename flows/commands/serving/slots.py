@@ -36,10 +36,10 @@ _AS_SERVER = TypeAdapter[SCHEDULE_TYPES](SCHEDULE_TYPES)
 _FIRST_LOOK = timedelta(minutes=1)
 _WIDER = 4
 """How much farther back each look for a slot goes than the one before."""
-_MOST_STARTS = 3
-"""Runs that were killed with serve go on until they have begun so often: one that takes the machine down does so again."""
-_STARTS = "factmill.starts"
-"""Label of a run: how often it began, with the runs that it goes on from."""
+_MOST_KILLS = 3
+"""A run that was killed with serve so often does not go on: what takes the machine down does so again."""
+_KILLS = "factmill.kills"
+"""Label of a run: how often the runs that it goes on from were killed with serve."""
 
 
 def find_deployment(client: SyncPrefectClient, full_name: str) -> DeploymentResponse | None:
@@ -84,7 +84,7 @@ def make_up(client: SyncPrefectClient, deployment: DeploymentResponse, slot: dat
     A run of the slot that is still waiting on the server becomes that run.
     """
     second = timedelta(seconds=1)
-    there = _read_runs(client, [deployment.id], expected_start_time={"after_": slot - second, "before_": slot + second})
+    there = _read_runs(client, deployment, expected_start_time={"after_": slot - second, "before_": slot + second})
     if any(each.state_type != StateType.SCHEDULED for each in there):
         return None
     if there:
@@ -119,7 +119,7 @@ def settle_missed(
         each
         for each in _read_runs(
             client,
-            [deployment.id],
+            deployment,
             state={"type": {"any_": [StateType.SCHEDULED]}},
             expected_start_time={"before_": now},
         )
@@ -160,7 +160,7 @@ def go_on(
     """
     states = {"name": {"any_": [STOPPED, "Crashed", "Pending", "Submitting"]}}
     gone_on = False
-    for run in _read_runs(client, [deployment.id], state=states):
+    for run in _read_runs(client, deployment, state=states):
         state = run.state
         assert state is not None
         killed = state.is_crashed() and (
@@ -168,9 +168,9 @@ def go_on(
         )
         if not (killed or state.is_pending() or state.name == STOPPED):
             continue
-        starts = int(run.labels.get(_STARTS, 1))
-        if killed and starts >= _MOST_STARTS:
-            report(f"{run.name}: was killed with factmill serve {starts} times; start it again yourself")
+        kills = int(run.labels.get(_KILLS, 0)) + killed
+        if killed and kills >= _MOST_KILLS:
+            report(f"{run.name}: was killed with factmill serve {kills} times; start it again yourself")
             continue
         try:
             again = client.create_flow_run_from_deployment(
@@ -179,7 +179,7 @@ def go_on(
                 state=Scheduled(scheduled_time=run.expected_start_time, message=f"Goes on from {run.name} ({run.id})"),
                 name=run.name,
                 tags=[*run.tags, _GOES_ON],
-                labels={_STARTS: starts + 1},
+                labels={_KILLS: kills},
                 idempotency_key=f"{_GOES_ON} {run.id}",
             )
         except PrefectHTTPStatusError as error:  # parameters that this version of factmill no longer takes
@@ -194,7 +194,7 @@ def go_on(
     return gone_on
 
 
-def _read_runs(client: SyncPrefectClient, deployments: list[UUID], **chosen: Any) -> list[FlowRun]:
-    """Return the newest 200 runs of deployments by a filter."""
-    told = {"deployment_id": {"any_": deployments}, **chosen}
+def _read_runs(client: SyncPrefectClient, deployment: DeploymentResponse, **chosen: Any) -> list[FlowRun]:
+    """Return the newest 200 runs of a deployment by a filter."""
+    told = {"deployment_id": {"any_": [deployment.id]}, **chosen}
     return client.read_flow_runs(flow_run_filter=FlowRunFilter.model_validate(told), limit=200)
