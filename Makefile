@@ -33,7 +33,7 @@ help:
 	@echo "make test-llm  the chat client and every benchmark against a real chat server (compiles for minutes)"
 	@echo "make test-mechanism  what needs torch: SLAQ's mechanism and conversion of models (installs torch as pip's settings say)"
 	@echo "make docs      the documentation as a site, in site/"
-	@echo "make trials    builds that are killed, that share a warehouse, that meet faults, and a month of rebuilds (hours)"
+	@echo "make trials    builds that are killed, that share a warehouse, that meet faults, a month of rebuilds, and serve that is restarted (hours)"
 	@echo "make digests   build all anew and write what every machine is held to, data/world/digests.json"
 	@echo "make lock      resolve requirements*.lock anew from pyproject.toml"
 	@echo "make clean     remove .venv and everything built under data/"
@@ -100,6 +100,7 @@ trials: $(VENV)/.dev $(VENV)/.prepared
 	PYTHONPATH=tests $(BIN)/python -m trials.faulty --whole
 	PYTHONPATH=tests $(BIN)/python -m trials.months.month
 	PYTHONPATH=tests $(BIN)/python -m trials.months.month_served
+	PYTHONPATH=tests $(BIN)/python -m trials.served_day
 	PYTHONPATH=tests $(BIN)/python -m trials.since
 	PYTHONPATH=tests $(BIN)/python -m trials.since --embedded
 	PYTHONPATH=tests $(BIN)/python -m trials.jobs

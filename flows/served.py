@@ -28,7 +28,7 @@ from tasks.engine.benchmark import Benchmark
 from tasks.errors import BudgetReached, BuildHeld, FactmillError, PrefectLost
 from tasks.memory import settle_memory
 from tasks.options import BuildReport, Params, RunOptions
-from tasks.processes import die_with_parent, own_process
+from tasks.processes import die_with_parent, end_soon, own_process
 
 STOP_GRACE_S = 2.0
 """A runner that stops a run looks after three seconds whether its process is gone."""
@@ -67,11 +67,15 @@ def end_in_state(make: Callable[[], str]) -> State[Any]:
     is a server to tell.
     """
     own_run()
-    state = _end_in_state(make)
-    while state is None:
-        await_server()
+    try:
         state = _end_in_state(make)
-    await_server()
+        while state is None:
+            await_server()
+            state = _end_in_state(make)
+        await_server()
+    except BaseException:  # a stop: Prefect would go on for minutes trying to report it to a server that is away
+        end_soon()
+        raise
     return state
 
 
@@ -123,11 +127,13 @@ def own_run() -> None:
     if not os.environ.get("PREFECT__FLOW_RUN_ID"):
         return
     settle_memory()
-    # Ctrl-C reaches all processes of a terminal; the one that serves then stops its runs
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # Ctrl-C, and a terminal's end, reach all processes of a terminal; the one that serves then stops its runs
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
     # what Prefect has running beside a flow prints tracebacks there when its server goes away; runs print nothing there
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    logging.getLogger("asyncio").setLevel(logging.CRITICAL)
+    for name in ("asyncio", "APILogWorker", "EventsWorker"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)
     parent = os.environ.get(SERVING_PID)
     die_with_parent(int(parent) if parent else None)
     own_process(_end, STOP_GRACE_S)

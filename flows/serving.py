@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from pydantic import AfterValidator, Field, ValidationError, create_model, model_validator
+from pydantic import AfterValidator, BaseModel, Field, ValidationError, create_model, model_validator
 
 from flows.benchmarks import BENCHMARKS, find_benchmark
 from flows.evaluate.evaluations import EVALUATIONS
@@ -18,6 +18,7 @@ from tasks.evaluation.record import Evaluation, check_model
 from tasks.options import Option, Params, RunOptions
 from tasks.settings import SECTIONS, Age, load_world
 from tasks.text.ages import read_age, write_age
+from tasks.text.suggestions import suggest_name
 
 
 def _check_name(name: str) -> str:
@@ -89,6 +90,10 @@ class ServeOptions(ChosenBenchmarks, RunOptions):
     """Whose clock --cron and --rrule mean, such as Europe/Vienna."""
     runs: int = Field(default=2, ge=1, le=64)
     """Runs carried out at once; others wait for their turn."""
+    catch_up: Annotated[bool, Option("--catch-up/--no-catch-up")] = True
+    """Make up, at start, by one run for what the schedule missed while nothing was served."""
+    log_json: bool = False
+    """Print what is served, and each run that starts and ends, as one JSON object a line on standard output."""
 
     @model_validator(mode="after")
     def _check_one_schedule(self) -> "ServeOptions":
@@ -166,6 +171,50 @@ def check_keys(params: ChosenBenchmarks, run: RunOptions) -> None:
             if run.mode != "replay":
                 world.require_keys(roles)
                 world.require_access(*needs)
+
+
+def read_parameters(flow: str, parameters: Mapping[str, Any]) -> tuple[Params, RunOptions]:
+    """Return the parameters of a flow's run as they came from outside.
+
+    flow: a benchmark's name, or `rebuild`. UsageError names each that is unknown, with what was probably meant, or wrong.
+    """
+    models: dict[str, type[Params] | type[RunOptions]] = {
+        "params": BENCHMARKS[flow].params if flow in BENCHMARKS else RebuildParams,
+        "run": RunOptions,
+    }
+    faults = [
+        f"{name}: there is no such parameter{_suggest_place(name, models)}" for name in parameters if name not in models
+    ]
+    read: dict[str, Any] = {}
+    for name, model in models.items():
+        try:
+            read[name] = model.model_validate(parameters.get(name, {}))
+        except ValidationError as error:
+            faults += [_describe_fault(name, model, fault) for fault in error.errors()]
+    if faults:
+        raise UsageError("; ".join(faults))
+    return read["params"], read["run"]
+
+
+def _suggest_place(name: str, models: Mapping[str, type[BaseModel]]) -> str:
+    """Return which parameter was probably meant by a name that stands outside of the models."""
+    for owner, model in models.items():
+        if hint := suggest_name(name, model.model_fields):
+            return hint.replace("mean ", f"mean {owner}.")
+    return suggest_name(name, models)
+
+
+def _describe_fault(name: str, model: type[BaseModel], fault: Any) -> str:
+    """Return what is wrong with a parameter: its place, and the name that was probably meant."""
+    place = [str(part) for part in fault["loc"]]
+    where = ".".join([name, *place])
+    if fault["type"] != "extra_forbidden":
+        return f"{where}: {fault['msg'].removeprefix('Value error, ')}"
+    for part in place[:-1]:
+        field = model.model_fields.get(part)
+        if field is not None and isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
+            model = field.annotation
+    return f"{where}: there is no such parameter{suggest_name(place[-1], model.model_fields)}"
 
 
 @contextmanager

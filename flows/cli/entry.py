@@ -47,9 +47,9 @@ def _open_streams() -> None:
 
 
 def catch_signals() -> None:
-    """Let Ctrl-C and SIGTERM raise KeyboardInterrupt and SystemExit; a second one, or four seconds, end the process."""
+    """Let Ctrl-C raise KeyboardInterrupt, SIGTERM and SIGHUP SystemExit; a second one, or four seconds, end the process."""
     own_process(lambda: end(find_stop() or TERMINATED))
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, _stop)
 

@@ -1,6 +1,6 @@
 """The command `factmill`: thin; what it does is in flows/running.py, flows/commands and the tasks.
 
-Exit codes: 0 right, 1 a build or a check failed, 2 wrong usage, 3 a bound on what a run may spend is reached, 130 stopped with Ctrl-C, 143 with SIGTERM. Progress and messages go to
+Exit codes: 0 right, 1 a build or a check failed, 2 wrong usage, 3 a bound on what a run may spend is reached, 130 stopped with Ctrl-C, 143 with SIGTERM, 129 with SIGHUP. Progress and messages go to
 standard error, results to standard output.
 """
 

@@ -2,7 +2,6 @@
 
 import os
 from dataclasses import make_dataclass
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -23,12 +22,13 @@ Config = Annotated[
         help="TOML file of these options, by their names, with a table of parameters for each benchmark; what is given here goes before it.",
     ),
 ]
-SERVE_HELP = """Serve rebuilds by a schedule, and runs from Prefect's UI, until Ctrl-C or SIGTERM.
+SERVE_HELP = """Serve rebuilds by a schedule, and runs from Prefect's UI, until Ctrl-C, SIGTERM or SIGHUP.
 
     Every benchmark becomes a deployment, BENCHMARK-WORLD, that anybody may start with parameters of their own; so does
     rebuild-WORLD, which makes all of them, one after another, and has the schedule. A build of which a run is under way
     is left alone by others. Where neither --max-age nor the world's file says how old replies may be, a scheduled rebuild
-    asks live services again for what is older than half the time between two.
+    asks live services again for what is older than half the time between two. A rebuild that ended with serve goes on when
+    it serves again, and one run makes up for what the schedule missed meanwhile. Runs that start and end are a line each.
 
     \b
     Examples:
@@ -45,7 +45,9 @@ def _serve(given: Any) -> None:
         told, settings = read_config(given.config)
     flags = {name: getattr(given, name, None) for name in ServeOptions.model_fields}
     with naming_options(ServeOptions):
-        options = ServeOptions(**told | {name: value for name, value in flags.items() if value})
+        options = ServeOptions(
+            **told | {name: value for name, value in flags.items() if value not in (None, False, [])}
+        )
     address = environment("PREFECT_API_URL")
     if not address:
         raise UsageError(
@@ -60,7 +62,7 @@ def _serve(given: Any) -> None:
     from flows.commands.serving.deployments import make_deployments, serve_deployments
 
     deployments = make_deployments(options, settings)
-    code = serve_deployments(deployments, options.runs, partial(typer.echo, err=True))
+    code = serve_deployments(deployments, options.runs, options.catch_up, options.log_json)
     tell_stop()
     raise typer.Exit(code)
 

@@ -23,6 +23,8 @@ from tasks.options import Params, RunOptions
 
 OF_A_REBUILD = "rebuild › "
 """How the names of a rebuild's parts begin: data/automations leaves their failures to the rebuild's own, which names them."""
+CATCH_UP = "catch-up"
+"""Tag of a run that makes up for a slot that fell while nothing was served; its name says which."""
 _MOST_NAMED = 4
 """Relations, files or categories that a name lists."""
 _MOST_CHARACTERS = 120
@@ -88,12 +90,23 @@ def _tell(name: str, value: Any) -> str:
     return str(value) if name in ("model", "build") else said if value is True else f"{said} {value}"
 
 
+def name_flow_run(flow: str, params: Params, run: RunOptions, flow_run: FlowRun) -> str:
+    """Return the name of a run as the server has it: of a rebuild's part, or of a run that makes up for a slot, too."""
+    name = name_run(flow, params, run)
+    if CATCH_UP in flow_run.tags:
+        name += f" · catch-up of {flow_run.expected_start_time:%Y-%m-%d %H:%M}"
+    return f"{OF_A_REBUILD}{name}" if flow_run.parent_task_run_id is not None else name
+
+
 def _name_run() -> str:
     context = FlowRunContext.get()
-    assert context is not None and context.parameters is not None
-    name = name_run(context.flow.name, context.parameters["params"], context.parameters["run"])  # type: ignore[union-attr]
-    is_part = context.flow_run is not None and context.flow_run.parent_task_run_id is not None
-    return f"{OF_A_REBUILD}{name}" if is_part else name
+    assert context is not None and context.parameters is not None and context.flow_run is not None
+    return name_flow_run(
+        context.flow.name,  # type: ignore[union-attr]
+        context.parameters["params"],
+        context.parameters["run"],
+        context.flow_run,
+    )
 
 
 def _begin_run(flow: Flow[..., Any], flow_run: FlowRun, state: State[Any]) -> None:  # noqa: ARG001 - a hook of Prefect's

@@ -1,18 +1,21 @@
 """Deployments on a standing Prefect server: what `factmill serve` makes of them, and runs that come to each end."""
 
+import json
 import os
 import re
 import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 from support.commands.command import ROOT, Factmill, Process
 from support.models.scripted_chat import write_chat_world
+from support.processes.automations import make_automations
 from support.processes.standing import Standing, standing_server
 from support.webs.loopback import Loopback, Seen
 
@@ -96,10 +99,11 @@ class Served:
         self.process = process
         self.lines: list[str] = []
         self._over = threading.Event()
-        threading.Thread(target=self._read, daemon=True).start()
+        for stream in (self.process.stdout, self.process.stderr):
+            threading.Thread(target=self._read, args=(stream,), daemon=True).start()
 
-    def _read(self) -> None:
-        for line in self.process.stderr or ():
+    def _read(self, stream: Iterable[str]) -> None:
+        for line in stream:
             self.lines.append(line)
         self._over.set()
 
@@ -109,17 +113,38 @@ class Served:
         return found
 
 
-@pytest.fixture(scope="module")
-def served(factmill: Factmill, world: Path, standing: Standing) -> Iterator[Served]:
+def start_serving(factmill: Factmill, world: Path, standing: Standing, *options: str) -> Served:
     """Serve, by a file whose concurrency a flag overrides; a server that is away is soon missed."""
     config = factmill.home / "serve.toml"
     config.write_text(_CONFIG, "utf-8")
     told = {"TEST_KEY": "x", "PREFECT_CLIENT_MAX_RETRIES": "2"}
-    served = Served(factmill.start("serve", "--config", config, "--world", world, "--concurrency", "1", **told))
+    process = factmill.start("serve", "--config", config, "--world", world, "--concurrency", "1", *options, **told)
+    served = Served(process)
     standing.wait(lambda: served.has_said("served at"))
+    return served
+
+
+@pytest.fixture(scope="module")
+def served(factmill: Factmill, world: Path, standing: Standing) -> Iterator[Served]:
+    served = start_serving(factmill, world, standing)
     yield served
     served.process.kill()
     served.process.wait()
+
+
+@pytest.fixture(scope="module")
+def alarms(standing: Standing, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Loopback]:
+    """Return the webhook that data/automations/failure.yaml calls."""
+    web = Loopback()
+    web.script({"json": {}})
+    assert make_automations(tmp_path_factory.mktemp("alarms"), web.url, "failure.yaml", standing.api) == 1
+    yield web
+    web.close()
+
+
+def find_alarm(alarms: Loopback, run: str, state: str) -> bool:
+    told = [each.json() for each in alarms.seen]
+    return any(each["run"] == run and each["state"] == state for each in told)
 
 
 @pytest.mark.usefixtures("served")
@@ -159,13 +184,58 @@ def test_a_wrong_run_is_refused_by_the_server(standing: Standing, given: Any, sa
     assert said in refused.text
 
 
-@pytest.mark.usefixtures("served")
-def test_a_wrong_run_that_is_not_refused_fails_by_name_in_one_line(standing: Standing, factmill: Factmill) -> None:
+def test_a_wrong_run_that_is_not_refused_fails_by_name_in_one_line(
+    standing: Standing, factmill: Factmill, served: Served, alarms: Loopback
+) -> None:
     run = standing.start("granola/granola-chatty", run={"world": "nowhere.toml"}).json()
     state = standing.end_of(run["id"])
     assert state["type"] == "FAILED"
     assert state["message"].startswith("SettingsError: no world 'nowhere.toml': give ")
     assert list_builds(factmill.home / "factmill.duckdb") == []
+    name = "granola · nowhere · samples 1 · min levels 1 · 4"
+    standing.wait(lambda: find_alarm(alarms, name, "Failed"))
+    standing.wait(lambda: served.has_said(f"granola/granola-chatty {name} started\n"))
+    standing.wait(lambda: served.has_said(": SettingsError: no world 'nowhere.toml'"))
+
+
+def test_unknown_and_wrong_parameters_are_told_by_name(standing: Standing, served: Served) -> None:
+    given = {"params": {"relation": ["P19"], "limit": "many"}, "relations": ["P19"], "paramz": {}}
+    run = standing.start("granola/granola-chatty", enforce=False, **given).json()
+    state = standing.end_of(run["id"])
+    told = (
+        "UsageError: relations: there is no such parameter; did you mean params.relations?; "
+        "paramz: there is no such parameter; did you mean params?; "
+        "params.limit: Input should be a valid integer, unable to parse string as an integer; "
+        "params.relation: there is no such parameter; did you mean relations?"
+    )
+    assert (state["type"], state["name"], state["message"]) == ("FAILED", "Failed", told)
+    standing.wait(lambda: f"Failed: {told}" in standing.log_of(run["id"]))
+    standing.wait(lambda: served.has_said(f" failed after 0 s: {told}"))
+    assert not any("Traceback" in line or "nanobind" in line for line in served.lines), served.lines
+
+
+def test_a_run_whose_process_is_killed_is_an_alarm(
+    standing: Standing, served: Served, model: Model, alarms: Loopback
+) -> None:
+    seen = len(model.web.seen)
+    model.free.clear()
+    run = standing.start("granola/granola-chatty", params=short(12)).json()
+    standing.wait(lambda: len(model.web.seen) > seen)
+    os.kill(find_process(run["id"]), signal.SIGKILL)
+    model.free.set()
+    assert standing.end_of(run["id"])["type"] == "CRASHED"
+    standing.wait(lambda: find_alarm(alarms, "granola · chatty · samples 1 · min levels 1 · 12", "Crashed"))
+    standing.wait(lambda: served.has_said("crashed after "))
+
+
+def find_process(run_id: str) -> int:
+    """Return the process of a run; what it started inherited its environment."""
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):  # over meanwhile
+            is_a_run = b"prefect.engine" in (process / "cmdline").read_bytes()
+            if is_a_run and f"PREFECT__FLOW_RUN_ID={run_id}".encode() in (process / "environ").read_bytes():
+                return int(process.name)
+    raise AssertionError(f"no process carries out {run_id}")
 
 
 @pytest.mark.usefixtures("served")
@@ -213,6 +283,8 @@ def test_a_scheduled_rebuild_goes_on_when_a_benchmark_fails_and_says_so(standing
         lambda: standing.runs(deployment_id={"any_": [rebuild]}, state={"type": {"any_": ["SCHEDULED"]}})
     )
     assert due[0]["auto_scheduled"]
+    name = "rebuild · chatty · granola,slaq"
+    standing.wait(lambda: standing.ask(f"/flow_runs/{due[0]['id']}")["name"] == name)
     # the month has passed
     run = min(due, key=lambda each: each["expected_start_time"])
     standing.ask(
@@ -281,15 +353,36 @@ def test_a_run_whose_process_is_gone_is_ended_while_serving(
     assert standing.end_of(run["id"])["type"] == ended
 
 
-def test_serving_that_is_stopped_cancels_its_runs(standing: Standing, model: Model, served: Served) -> None:
+def test_a_run_that_serve_stops_is_an_alarm_and_goes_on_when_it_serves_again(
+    standing: Standing, model: Model, served: Served, alarms: Loopback, factmill: Factmill, world: Path
+) -> None:
     seen = len(model.web.seen)
     model.free.clear()
     run = standing.start("granola/granola-chatty", params=short(16)).json()
     standing.wait(lambda: len(model.web.seen) > seen)
-    served.process.send_signal(signal.SIGTERM)
-    assert served.process.wait() == 128 + signal.SIGTERM
-    assert standing.end_of(run["id"])["type"] == "CANCELLED"
+    served.process.send_signal(signal.SIGHUP)
+    assert served.process.wait() == 128 + signal.SIGHUP
+    name = "granola · chatty · samples 1 · min levels 1 · 16"
+    assert standing.end_of(run["id"])["name"] == "Stopped"
+    standing.wait(lambda: find_alarm(alarms, name, "Stopped"))
     assert standing.deployment("rebuild/rebuild-chatty")["paused"]
+    model.free.set()
+    again = start_serving(factmill, world, standing, "--log-json")
+    said = standing.wait(lambda: [each for each in map(json.loads, again.lines) if each["event"] == "ended"])
+    again.process.send_signal(signal.SIGTERM)
+    assert again.process.wait() == 128 + signal.SIGTERM
+    (ended,) = said
+    assert (ended["deployment"], ended["run"], ended["slot"], ended["state"]) == (
+        "granola/granola-chatty",
+        name,
+        None,
+        "Completed",
+    )
+    assert ended["message"].startswith("granola-")
+    assert standing.ask(f"/flow_runs/{run['id']}")["state"]["message"] == (
+        f"Ended with factmill serve; goes on as {ended['run_id']}"
+    )
+    assert not any("nanobind" in line or "Traceback" in line for line in [*served.lines, *again.lines])
 
 
 def test_deployments_of_prefect_yaml_are_all_and_a_worker_runs_them(standing: Standing, factmill: Factmill) -> None:

@@ -54,7 +54,7 @@ FINALIZER = "type('Left', (), {{'__del__': lambda self: {stop}}})()"
 
 
 @pytest.mark.parametrize("while_importing", [LIBRARY_FAILS, FINALIZER])
-@pytest.mark.parametrize(("how", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(("how", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
 def test_a_stop_while_libraries_are_imported_is_one_line(how: signal.Signals, code: int, while_importing: str) -> None:
     # whatever looks for typer is stopped: it fails as an interrupted library does, or a finalizer is what is interrupted
     stop = f"os.kill(os.getpid(), {int(how)})"

@@ -2,13 +2,14 @@
 
 import asyncio
 import os
-from collections.abc import Callable, Sequence
-from datetime import timedelta
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from pathlib import PurePath
 from typing import Any, cast
 
 from prefect import Flow
+from prefect.client.orchestration import get_client
 from prefect.deployments.runner import RunnerDeployment
 from prefect.schedules import Cron, Interval, RRule, Schedule
 from prefect.server.schemas.schedules import SCHEDULE_TYPES
@@ -16,6 +17,8 @@ from pydantic import TypeAdapter
 
 from flows.benchmarks import BENCHMARKS
 from flows.commands.serving.runner import ServingRunner
+from flows.commands.serving.serve_log import ServeLog
+from flows.commands.serving.slots import find_deployment, go_on, keep_anchors, settle_missed
 from flows.rebuild import rebuild
 from flows.served import SERVING_PID, make_served
 from flows.serving import ServeOptions
@@ -56,7 +59,8 @@ def make_schedule(options: ServeOptions) -> Schedule | None:
             return Cron(options.cron, timezone=options.timezone)
         if options.rrule:
             return RRule(options.rrule, timezone=options.timezone)
-        return Interval(timedelta(seconds=read_age(options.interval))) if options.interval else None
+        now = datetime.now(UTC).replace(microsecond=0)
+        return Interval(timedelta(seconds=read_age(options.interval)), anchor_date=now) if options.interval else None
     except ValueError as error:
         raise UsageError(f"--{'cron' if options.cron else 'rrule'}: {error}") from error
 
@@ -100,18 +104,28 @@ def _deploy(
     return deployment
 
 
-def serve_deployments(deployments: Sequence[RunnerDeployment], runs: int, tell: Callable[[str], None]) -> int:
-    """Register deployments, tell of each, and carry out their runs until a signal comes; return the exit code that says which.
+def serve_deployments(deployments: Sequence[RunnerDeployment], runs: int, catch_up: bool, as_json: bool) -> int:
+    """Register deployments, report each, and carry out their runs until a signal comes; return the exit code that says which.
 
-    Runs under way are then cancelled, and their schedules are paused until they are served again. A server that goes
-    away is waited for; PrefectLost when it comes back without the deployments.
+    What ended with serve when it served last goes on, and what schedules missed since then is made up for by one run
+    (`catch_up`). At the end runs under way are stopped, and their schedules are paused until they are served again. A
+    server that goes away is waited for; PrefectLost when it comes back without the deployments.
     """
     os.environ[SERVING_PID] = str(os.getpid())
-    runner = ServingRunner(os.environ["PREFECT_API_URL"], runs, tell)
-    for deployment in deployments:
-        runner.add_deployment(deployment)
-        tell(f"{deployment.full_name}: {deployment.description}")
-    if crashed := crash_gone_runs():
-        tell(f"ended as crashed, since their process is gone: {len(crashed)}; what they had done is kept")
-    tell(f"served at {runner.address}; end with Ctrl-C")
+    log = ServeLog(as_json)
+    runner = ServingRunner(os.environ["PREFECT_API_URL"], runs, catch_up, log)
+    with get_client(sync_client=True) as client:
+        earlier = {each.full_name: find_deployment(client, each.full_name) for each in deployments}
+        now = datetime.now(UTC)
+        for deployment in deployments:
+            keep_anchors(deployment, earlier[deployment.full_name], log.note)
+            runner.register(deployment)
+            log.note(f"{deployment.full_name}: {deployment.description}")
+        if crashed := crash_gone_runs():
+            log.note(f"ended as crashed, since their process is gone: {len(crashed)}; what they had done is kept")
+        for deployment in deployments:
+            if known := earlier[deployment.full_name]:
+                gone_on = go_on(client, known, crashed, log.note)
+                settle_missed(client, known, now, gone_on, catch_up and bool(deployment.schedules), log.note)
+    log.note(f"served at {runner.address}; end with Ctrl-C")
     return asyncio.run(runner.serve())

@@ -1,27 +1,54 @@
 """Prefect's runner as `factmill serve` has it: it outlives its server's outages, and ends well.
 
 Prefect's own gives up looking for runs when three questions in a row find no server, and stops listening for cancelled
-ones when the server is restarted. This one looks by itself, for as long as it serves.
+ones when the server is restarted. This one looks by itself, for as long as it serves. It names runs before they start,
+prints a line when one starts and one when it ends, and starts a run for a slot of which the server made none.
 """
 
 import asyncio
 import logging
 import os
+import shlex
 import signal
-from collections.abc import Callable
-from typing import Any
+import sys
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from typing import Any, cast
 from uuid import UUID
 
-from prefect.client.schemas.objects import FlowRun
+from prefect.client.orchestration import get_client
+from prefect.client.schemas.filters import FlowRunFilter
+from prefect.client.schemas.objects import FlowRun, StateType
+from prefect.client.schemas.sorting import FlowRunSort
+from prefect.deployments.runner import RunnerDeployment
 from prefect.exceptions import ObjectNotFound, PrefectHTTPStatusError
 from prefect.runner import Runner
+from prefect.runner._flow_run_executor import ProcessStarter
+from prefect.runner._starter_engine import EngineCommandStarter
+from prefect.states import Failed
 
+from flows.commands.serving.serve_log import ServeLog
+from flows.commands.serving.slots import STOPPED, make_up, newest_slot
 from flows.prefect_server import LOOK_AGAIN_S, find_trouble
+from flows.served import name_error
+from flows.serving import read_parameters
+from flows.watching.breaking_off import tell_broken_off
 from flows.watching.gone import crash_gone_runs
-from tasks.errors import PrefectLost
+from flows.watching.runs import name_flow_run
+from tasks.errors import PrefectLost, UsageError
 
 _STOP_S = 60.0
 """What runs and schedules are given to be stopped in an orderly way, which asks the server."""
+_SETTLED = timedelta(seconds=10)
+"""After so long the server makes no run any more for a slot that is over; so often slots are looked at."""
+_MOST_LOOKS = 60
+"""Looks for the state that a run has ended in, which is written after its process is gone."""
+_MOST_NAMED = 200
+"""Runs ahead of their time that are named in a look."""
+_PROGRAM = (
+    "from flows.served import own_run; own_run(); import runpy; runpy.run_module('prefect.engine', run_name='__main__')"
+)
+"""What the process of a run does: from its beginning it ends with the one that serves, and libraries' last words are not shown."""
 
 
 class ServingRunner(Runner):
@@ -29,18 +56,31 @@ class ServingRunner(Runner):
 
     _stopped: "asyncio.Future[int]"
 
-    def __init__(self, api: str, runs: int, tell: Callable[[str], None]) -> None:
-        super().__init__(name="factmill", query_seconds=LOOK_AGAIN_S, limit=runs)
-        self._api, self._tell = api, tell
+    def __init__(self, api: str, runs: int, catch_up: bool, log: ServeLog) -> None:
+        # a run starts at its slot, not before: what is stopped before then would have begun and done nothing
+        super().__init__(name="factmill", query_seconds=LOOK_AGAIN_S, prefetch_seconds=0, limit=runs)
+        self._api, self._catch_up, self._log = api, catch_up, log
+        self._served: dict[UUID, RunnerDeployment] = {}
+        self._since: dict[UUID, datetime] = {}
+        self._named: set[UUID] = set()
+        self._started: set[UUID] = set()
         # connections that end with the server's are nothing that anybody could do something about
         logging.getLogger("asyncio").setLevel(logging.CRITICAL)
         self.address = api.removesuffix("/api")
+
+    def register(self, deployment: RunnerDeployment) -> None:
+        """Make a deployment, or bring the one that is there up to date, and serve it: each slot from now on has a run."""
+        since = datetime.now(UTC)
+        deployment_id = cast(UUID, self.add_deployment(deployment))
+        self._served[deployment_id], self._since[deployment_id] = deployment, since
 
     async def serve(self) -> int:
         """Serve until a signal comes, and return the exit code that says which."""
         loop = asyncio.get_running_loop()
         self._stopped = loop.create_future()
-        loop.add_signal_handler(signal.SIGINT, self.handle_sigterm, signal.SIGINT)
+        for number in (signal.SIGINT, signal.SIGHUP):  # Prefect's runner itself looks for SIGTERM
+            if signal.getsignal(number) is not signal.SIG_IGN:  # as under nohup
+                loop.add_signal_handler(number, self.handle_sigterm, number)
         serving = asyncio.create_task(self.start())
         ends: list[asyncio.Future[Any]] = [serving, self._stopped]
         await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
@@ -79,8 +119,84 @@ class ServingRunner(Runner):
         if observer._polling_task is not None:
             observer._polling_task.remove_done_callback(observer._handle_polling_task_done)
             observer._polling_task.cancel()
-        self._scheduled_run_poller.run = self._keep_looking  # type: ignore[method-assign]
+        poller, proposer = self._scheduled_run_poller, self._state_proposer
+        poller.run = self._keep_looking  # type: ignore[method-assign]
+        poller._submit_run = partial(self._report_run, poller._submit_run)  # type: ignore[method-assign]
+        poller._get_scheduled_flow_runs = partial(self._name_due, poller._get_scheduled_flow_runs)  # type: ignore[method-assign]
+        poller._resolve_starter = self._resolve_starter
+        proposer.propose_cancelled = partial(self._propose_cancelled, proposer.propose_cancelled)  # type: ignore[method-assign]
         return self
+
+    def _resolve_starter(self, flow_run: FlowRun) -> ProcessStarter:
+        """Return what starts the process of a run, which is accepted by now."""
+        name = self._name_deployment(flow_run)
+        self._started.add(flow_run.id)
+        self._log.report_start(name, flow_run)
+        return EngineCommandStarter(
+            tmp_dir=self._tmp_dir,
+            command=shlex.join([sys.executable, "-c", _PROGRAM]),
+            deployment_name=name.partition("/")[2],
+            control_channel=self._control_channel,
+        )
+
+    def _name_deployment(self, run: FlowRun) -> str:
+        return self._served[run.deployment_id].full_name if run.deployment_id in self._served else "?"
+
+    async def _report_run(self, submit: Any, run: FlowRun, *given: Any) -> None:
+        """Carry out a run, and report how it ended."""
+        await submit(run, *given)
+        if run.id not in self._started:
+            return
+        self._started.discard(run.id)
+        for _ in range(_MOST_LOOKS):
+            try:
+                run = await self._client.read_flow_run(run.id)
+            except Exception as error:  # noqa: BLE001 - where the server is away, the next look may find it
+                self._logger.debug("the end of %s is not known yet: %s", run.name, error)
+            if run.state and run.state.is_final():
+                break
+            await asyncio.sleep(LOOK_AGAIN_S / 4)
+        self._log.report_end(self._name_deployment(run), run)
+
+    async def _name_due(self, find_due: Any) -> list[FlowRun]:
+        """Return the runs that are due; they, and those that are not yet, have their names. Runs whose parameters are wrong
+        fail: Prefect would crash their process without a word of what is wrong."""
+        due: dict[UUID, FlowRun] = {run.id: run for run in await find_due()}
+        ahead = {"deployment_id": {"any_": [*self._served]}, "state": {"type": {"any_": [StateType.SCHEDULED]}}}
+        upcoming = await self._client.read_flow_runs(
+            flow_run_filter=FlowRunFilter.model_validate(ahead),
+            sort=FlowRunSort.EXPECTED_START_TIME_ASC,
+            limit=_MOST_NAMED,
+        )
+        for run in (*due.values(), *upcoming):
+            if run.id in self._named or run.deployment_id not in self._served:
+                continue
+            flow = str(self._served[run.deployment_id].flow_name)
+            try:
+                run.name = name_flow_run(flow, *read_parameters(flow, run.parameters), run)
+            except UsageError as error:
+                if due.pop(run.id, None):
+                    await asyncio.to_thread(self._refuse, run, error)
+                continue
+            await self._client.update_flow_run(run.id, name=run.name)
+            self._named.add(run.id)
+        return list(due.values())
+
+    def _refuse(self, run: FlowRun, error: UsageError) -> None:
+        """Let a run fail that cannot begin."""
+        run.state = Failed(message=name_error(error))
+        with get_client(sync_client=True) as client:
+            client.set_flow_run_state(run.id, run.state, force=True)
+            tell_broken_off(client, run.id, run.state)
+        self._log.report_end(self._name_deployment(run), run)
+
+    async def _propose_cancelled(self, propose: Any, run: FlowRun, state_updates: dict[str, Any] | None = None) -> bool:
+        """Let a run that nobody cancelled, but that ends with serve, end in a state of its own."""
+        updates = state_updates or {}
+        if self.stopping and not (run.state and run.state.is_cancelling()):
+            message = "factmill serve was stopped; the run goes on when it serves again"
+            updates = updates | {"name": STOPPED, "message": message}
+        return bool(await propose(run, updates))
 
     async def _keep_looking(self) -> None:
         """Look for runs for ever, and tell once when nothing answers, and once when something does again."""
@@ -88,12 +204,12 @@ class ServingRunner(Runner):
         while True:
             trouble = await self._find_trouble() or await self._look(lost)
             if trouble and not lost:
-                self._tell(
+                self._log.note(
                     f"the Prefect server at {self.address} does not answer ({trouble}); serving goes on when it does, "
                     "and what runs are doing is kept"
                 )
             elif lost and not trouble:
-                self._tell(f"the Prefect server at {self.address} answers again")
+                self._log.note(f"the Prefect server at {self.address} answers again")
             lost = bool(trouble)
             await asyncio.sleep(LOOK_AGAIN_S)
 
@@ -112,10 +228,33 @@ class ServingRunner(Runner):
                 await asyncio.to_thread(crash_gone_runs)
             if observer._consumer_task is None or observer._consumer_task.done():
                 await observer._check_for_cancelled_flow_runs()
+            if self._catch_up:
+                await asyncio.to_thread(self._make_up_slots)
             await self._scheduled_run_poller._get_and_submit_flow_runs()
         except Exception as error:  # noqa: BLE001 - whatever one look ends in is told, and the next may end better
             return _tell_error(error)
         return ""
+
+    def _make_up_slots(self) -> None:
+        """Start a run for the last slot of which the server made none: it was away, or just being told of the schedule."""
+        until = datetime.now(UTC) - _SETTLED
+        for deployment_id, served in self._served.items():
+            since = self._since[deployment_id]
+            if until - since < _SETTLED:
+                continue
+            slots = [newest_slot(each.schedule, since, until) for each in served.schedules or []]
+            slot = max(filter(None, slots), default=None)
+            if slot is None:
+                self._since[deployment_id] = until
+                continue
+            with get_client(sync_client=True) as client:
+                deployment = client.read_deployment(deployment_id)
+                is_due = not deployment.paused and any(each.active for each in deployment.schedules)
+                if is_due and make_up(client, deployment, slot):
+                    self._log.note(
+                        f"{served.full_name}: slot {slot:%Y-%m-%d %H:%M:%S} had no run; one makes up for it now"
+                    )
+            self._since[deployment_id] = until
 
     def _is_busy(self) -> bool:
         """True while runs are under way, or being ended: what becomes of their processes is told by what started them."""

@@ -1,14 +1,11 @@
 """The automations of data/automations, made on a standing server as README says, and seen to act once."""
 
-import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from prefect.settings import PREFECT_API_URL, temporary_settings
-from support.commands.command import ROOT
+from support.processes.automations import make_automations
 from support.processes.standing import Standing, standing_server
 from support.webs.loopback import Loopback
 
@@ -16,25 +13,6 @@ from flows.watching.events import tell_drift, tell_release
 from flows.watching.gone import crash_gone_runs
 from flows.watching.runs import OF_A_REBUILD
 from tasks import progress
-
-_MAKE = """
-import sys
-from prefect.blocks.webhook import Webhook
-from prefect.cli import app
-
-block = str(Webhook(url=sys.argv[1]).save("factmill-alarm", overwrite=True))
-for name in list(sys.argv[2:]):
-    with open(name) as file:
-        text = file.read().replace("BLOCK", block)
-    with open(name, "w") as file:
-        file.write(text)
-    try:
-        sys.argv[1:] = ["automation", "create", "--from-file", name]
-        app()
-    except SystemExit as end:
-        if end.code:
-            raise
-"""
 
 
 @pytest.fixture
@@ -52,20 +30,6 @@ def alarm() -> Iterator[Loopback]:
     web.script({"json": {}})
     yield web
     web.close()
-
-
-def make_automations(tmp_path: Path, url: str) -> int:
-    """Make an automation of each file, with its block; return how many there are."""
-    files = []
-    for path in sorted((ROOT / "data" / "automations").glob("*.yaml")):
-        files.append(tmp_path / path.name)
-        files[-1].write_text(path.read_text("utf-8"), "utf-8")
-    told = {**os.environ, "PREFECT_HOME": str(tmp_path / "prefect")}
-    ran = subprocess.run(
-        [sys.executable, "-c", _MAKE, url, *map(str, files)], env=told, capture_output=True, text=True, check=False
-    )
-    assert ran.returncode == 0, ran.stdout + ran.stderr
-    return len(files)
 
 
 def test_each_automation_calls_its_webhook_once(standing: Standing, alarm: Loopback, tmp_path: Path) -> None:

@@ -48,9 +48,9 @@ class Standing:
     def deployment(self, name: str) -> Any:
         return self.ask(f"/deployments/name/{name}")
 
-    def start(self, name: str, **parameters: Any) -> httpx.Response:
-        """Start a run of a deployment, as its form does."""
-        told = {"state": {"type": "SCHEDULED"}, "parameters": parameters}
+    def start(self, name: str, enforce: bool = True, **parameters: Any) -> httpx.Response:
+        """Start a run of a deployment, as its form does; `enforce`: the server holds the parameters against the form."""
+        told = {"state": {"type": "SCHEDULED"}, "parameters": parameters, "enforce_parameter_schema": enforce}
         path = f"/deployments/{self.deployment(name)['id']}/create_flow_run"
 
         def ask() -> httpx.Response | None:

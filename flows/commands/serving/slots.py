@@ -1,0 +1,200 @@
+"""Slots of schedules, the times at which rebuilds are due: each is done once, however often `factmill serve` is restarted.
+
+An interval keeps the anchor that it got when it was first served: the Prefect server has it with the deployment. Cron
+lines and rules of iCalendar are anchored by themselves (a rule without DTSTART at 2020-01-01T00:00). The server also has
+when serve last looked for runs; what fell since then fell while nothing was served.
+"""
+
+from collections.abc import Callable, Iterable
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from prefect.client.orchestration import SyncPrefectClient
+from prefect.client.schemas.filters import FlowRunFilter
+from prefect.client.schemas.objects import FlowRun, State, StateType
+from prefect.client.schemas.responses import DeploymentResponse
+from prefect.client.schemas.schedules import IntervalSchedule
+from prefect.deployments.runner import RunnerDeployment
+from prefect.exceptions import ObjectNotFound, PrefectHTTPStatusError
+from prefect.server.schemas.schedules import SCHEDULE_TYPES
+from prefect.states import Cancelled, Failed, Scheduled
+from pydantic import TypeAdapter
+
+from flows.watching.runs import CATCH_UP
+from tasks.text.ages import write_age
+
+STOPPED = "Stopped"
+"""Name of the state of a run that serve stopped when it was stopped itself."""
+_CONTINUED = "Continued"
+"""Name of the state of a run that ended with serve, once another goes on from it."""
+_SKIPPED = "Skipped"
+"""Name of the state of a run whose slot fell while nothing was served, where a later one makes up for it, or none has to."""
+_GOES_ON = "goes-on"
+"""Tag of a run that goes on from one that ended with serve."""
+_AS_SERVER = TypeAdapter[SCHEDULE_TYPES](SCHEDULE_TYPES)
+_FIRST_LOOK = timedelta(minutes=1)
+_WIDER = 4
+"""How much farther back each look for a slot goes than the one before."""
+_MOST_KILLS = 3
+"""A run that was killed with serve so often does not go on: what takes the machine down does so again."""
+_KILLS = "factmill.kills"
+"""Label of a run: how often the runs that it goes on from were killed with serve."""
+
+
+def find_deployment(client: SyncPrefectClient, full_name: str) -> DeploymentResponse | None:
+    """Return a deployment as the server has it; None before it is first served."""
+    try:
+        return client.read_deployment_by_name(full_name)
+    except ObjectNotFound:
+        return None
+
+
+def keep_anchors(
+    deployment: RunnerDeployment, earlier: DeploymentResponse | None, report: Callable[[str], None]
+) -> None:
+    """Give the intervals of a deployment the anchors that they have on the server; report an interval that is new."""
+    known = [each.schedule for each in earlier.schedules] if earlier else []
+    intervals = {each.interval: each for each in known if isinstance(each, IntervalSchedule)}
+    for each in deployment.schedules or []:
+        if not isinstance(each.schedule, IntervalSchedule) or not intervals:
+            continue
+        if same := intervals.get(each.schedule.interval):
+            each.schedule.anchor_date = same.anchor_date
+        else:
+            was, now = (write_age(one.interval.total_seconds()) for one in (*intervals.values(), each.schedule)[-2:])
+            report(f"{deployment.full_name}: the interval was {was} and is {now}; slots are counted from now on")
+
+
+def newest_slot(schedule: Any, since: datetime, until: datetime) -> datetime | None:
+    """Return the last time of a schedule after `since` and up to `until`; None where there is none."""
+    served = _AS_SERVER.validate_python(schedule.model_dump())
+    back = _FIRST_LOOK
+    while True:
+        start = max(since, until - back)
+        dates = [each for each in served._get_dates_generator(start=start, end=until) if since < each <= until]
+        if dates or start == since:
+            return max(dates, default=None)
+        back *= _WIDER
+
+
+def make_up(client: SyncPrefectClient, deployment: DeploymentResponse, slot: datetime) -> FlowRun | None:
+    """Start one run for a slot that fell while nothing was served; None where the slot has its run already.
+
+    A run of the slot that is still waiting on the server becomes that run.
+    """
+    second = timedelta(seconds=1)
+    there = _read_runs(client, deployment, expected_start_time={"after_": slot - second, "before_": slot + second})
+    if any(each.state_type != StateType.SCHEDULED for each in there):
+        return None
+    if there:
+        client.update_flow_run(there[0].id, tags=[*there[0].tags, CATCH_UP])
+        return there[0]
+    return client.create_flow_run_from_deployment(
+        deployment.id,
+        state=Scheduled(scheduled_time=slot, message="Its slot fell while nothing was served"),
+        tags=[CATCH_UP],
+        idempotency_key=f"{CATCH_UP} {deployment.id} {slot.isoformat()}",
+    )
+
+
+def settle_missed(
+    client: SyncPrefectClient,
+    deployment: DeploymentResponse,
+    now: datetime,
+    gone_on: bool,
+    catch_up: bool,
+    report: Callable[[str], None],
+) -> None:
+    """Make up for slots that fell while nothing was served by one run, and let no other run that waits for one of them begin.
+
+    deployment: as the server had it before it was served again. gone_on: a run of this schedule goes on, and makes up
+    for what fell meanwhile.
+    """
+    since = deployment.last_polled or deployment.created
+    slots = [
+        newest_slot(each.schedule, since, now) for each in deployment.schedules if each.active and since is not None
+    ]
+    waiting = [
+        each
+        for each in _read_runs(
+            client,
+            deployment,
+            state={"type": {"any_": [StateType.SCHEDULED]}},
+            expected_start_time={"before_": now},
+        )
+        if each.auto_scheduled
+    ]
+    slot = max(
+        [*filter(None, slots), *(each.expected_start_time for each in waiting if each.expected_start_time)],
+        default=None,
+    )
+    if slot is None:
+        return
+    fell = f"{deployment.name}: the slot {slot:%Y-%m-%d %H:%M:%S} fell while nothing was served"
+    made = None
+    if gone_on:
+        report(f"{fell}; the run that goes on makes up for it")
+    elif not catch_up:
+        report(f"{fell}; it is left out")
+    elif made := make_up(client, deployment, slot):
+        report(f"{fell}; one run makes up for it now")
+    for each in waiting:
+        if made is None or each.id != made.id:
+            why = "Its slot fell while nothing was served" + (
+                "; a later run makes up for it" if gone_on or made else ""
+            )
+            client.set_flow_run_state(each.id, Cancelled(name=_SKIPPED, message=why), force=True)
+
+
+def go_on(
+    client: SyncPrefectClient,
+    deployment: DeploymentResponse,
+    crashed: Iterable[UUID],
+    report: Callable[[str], None],
+) -> bool:
+    """Start again, with the same parameters, each run that serve stopped or that was killed with it.
+
+    deployment: as the server had it before it was served again. crashed: runs whose process was found gone just now.
+    Return whether one of them is a run of the deployment's own parameters, as its schedule begins them.
+    """
+    states = {"name": {"any_": [STOPPED, "Crashed", "Pending", "Submitting"]}}
+    gone_on = False
+    for run in _read_runs(client, deployment, state=states):
+        state = run.state
+        assert state is not None
+        killed = state.is_crashed() and (
+            run.id in crashed or (deployment.last_polled is not None and state.timestamp > deployment.last_polled)
+        )
+        if not (killed or state.is_pending() or state.name == STOPPED):
+            continue
+        kills = int(run.labels.get(_KILLS, 0)) + killed
+        if killed and kills >= _MOST_KILLS:
+            report(f"{run.name}: was killed with factmill serve {kills} times; start it again yourself")
+            continue
+        try:
+            again = client.create_flow_run_from_deployment(
+                deployment.id,
+                parameters=run.parameters,
+                state=Scheduled(scheduled_time=run.expected_start_time, message=f"Goes on from {run.name} ({run.id})"),
+                name=run.name,
+                tags=[*run.tags, _GOES_ON],
+                labels={_KILLS: kills},
+                idempotency_key=f"{_GOES_ON} {run.id}",
+            )
+        except PrefectHTTPStatusError as error:  # parameters that this version of factmill no longer takes
+            why = f"ended with factmill serve, and cannot go on: {error.response.text}"
+            client.set_flow_run_state(run.id, Failed(message=why), force=True)
+            report(f"{run.name}: {why}")
+            continue
+        over: State[Any] = Cancelled(name=_CONTINUED, message=f"Ended with factmill serve; goes on as {again.id}")
+        client.set_flow_run_state(run.id, over, force=True)
+        report(f"{run.name}: ended with factmill serve, and goes on now")
+        gone_on |= run.parameters == deployment.parameters
+    return gone_on
+
+
+def _read_runs(client: SyncPrefectClient, deployment: DeploymentResponse, **chosen: Any) -> list[FlowRun]:
+    """Return the newest 200 runs of a deployment by a filter."""
+    told = {"deployment_id": {"any_": [deployment.id]}, **chosen}
+    return client.read_flow_runs(flow_run_filter=FlowRunFilter.model_validate(told), limit=200)

@@ -1,0 +1,204 @@
+"""Slots of schedules on a real Prefect server: anchors, what is made up for, and what goes on when serve is back."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from prefect import flow
+from prefect.client.orchestration import SyncPrefectClient, get_client
+from prefect.client.schemas.responses import DeploymentResponse
+from prefect.deployments.runner import RunnerDeployment
+from prefect.schedules import Cron, Interval, RRule, Schedule
+from prefect.settings import PREFECT_API_URL, temporary_settings
+from support.processes.standing import Standing, standing_server
+
+from flows.commands.serving.slots import find_deployment, go_on, keep_anchors, newest_slot, settle_missed
+
+_HOUR = timedelta(hours=1)
+
+
+@flow
+def toy(letter: str) -> str:
+    return letter
+
+
+@pytest.fixture(scope="module")
+def standing(session_home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Standing]:
+    with standing_server(tmp_path_factory.mktemp("slots"), session_home / "prefect" / "prefect.db") as server:
+        yield server
+
+
+@pytest.fixture
+def client(standing: Standing) -> Iterator[SyncPrefectClient]:
+    with temporary_settings({PREFECT_API_URL: standing.api}), get_client(sync_client=True) as client:
+        yield client
+
+
+def deploy(client: SyncPrefectClient, name: str, schedule: Schedule | None, said: list[str]) -> DeploymentResponse:
+    """Register a deployment as serve does at each start, and return it as the server has it then."""
+    made = cast(RunnerDeployment, toy.to_deployment(name, schedule=schedule, parameters={"letter": "a"}))
+    made.entrypoint = "nowhere.toy"
+    keep_anchors(made, find_deployment(client, f"toy/{name}"), said.append)
+    client.read_deployment(cast(Any, made.apply()))
+    return cast(DeploymentResponse, find_deployment(client, f"toy/{name}"))
+
+
+def runs_of(standing: Standing, deployment: DeploymentResponse) -> list[Any]:
+    return standing.runs(deployment_id={"any_": [str(deployment.id)]})
+
+
+@pytest.mark.parametrize(
+    ("schedule", "since", "until", "slot"),
+    [
+        (Cron("0 3 1 * *", timezone="Europe/Vienna"), "2026-01-15", "2026-07-15", "2026-07-01T01:00"),
+        (Cron("0 3 1 * *"), "2026-07-01T03:00", "2026-07-31", None),
+        (RRule("FREQ=DAILY;INTERVAL=2"), "2026-01-01", "2026-01-04", "2026-01-03T00:00"),
+        (RRule("DTSTART:20260101T120000\nFREQ=DAILY;INTERVAL=2"), "2026-01-01", "2026-01-04", "2026-01-03T12:00"),
+        (Interval(30, anchor_date=datetime(2020, 1, 1, tzinfo=UTC)), "2021-01-01", "2026-01-01T00:00:29", "2026-01-01"),
+    ],
+)
+def test_the_newest_slot_of_a_schedule(schedule: Schedule, since: str, until: str, slot: str | None) -> None:
+    made = cast(RunnerDeployment, toy.to_deployment("times", schedule=schedule))
+    first, last = (datetime.fromisoformat(each).replace(tzinfo=UTC) for each in (since, until))
+    found = newest_slot((made.schedules or [])[0].schedule, first, last)
+    assert found == (datetime.fromisoformat(slot).replace(tzinfo=UTC) if slot else None)
+
+
+def test_an_interval_keeps_its_anchor_until_it_is_another(client: SyncPrefectClient) -> None:
+    said: list[str] = []
+    begun = datetime.now(UTC)
+    first, later, other = (
+        deploy(client, "anchored", Interval(interval, anchor_date=begun + number * timedelta(minutes=1)), said)
+        for number, interval in enumerate((_HOUR, _HOUR, 2 * _HOUR))
+    )
+    anchors = [cast(Any, each.schedules[0].schedule).anchor_date for each in (first, later, other)]
+    assert anchors == [begun, begun, begun + timedelta(minutes=2)]
+    assert said == ["toy/anchored: the interval was 1h and is 2h; slots are counted from now on"]
+
+
+def poll(standing: Standing, client: SyncPrefectClient, deployment: DeploymentResponse) -> DeploymentResponse:
+    """Look for due runs, as serve does: the server keeps when."""
+    standing.ask("/deployments/get_scheduled_flow_runs", deployment_ids=[str(deployment.id)])
+    return cast(
+        DeploymentResponse, standing.wait(lambda: (read := client.read_deployment(deployment.id)).last_polled and read)
+    )
+
+
+@pytest.mark.parametrize("with_runs_of_the_server", [True, False])
+def test_one_run_makes_up_for_all_slots_that_fell_while_nothing_was_served(
+    standing: Standing, client: SyncPrefectClient, with_runs_of_the_server: bool
+) -> None:
+    said: list[str] = []
+    anchor = datetime.now(UTC).replace(microsecond=0)
+    name = f"missed-{with_runs_of_the_server}"
+    known = poll(standing, client, deploy(client, name, Interval(_HOUR, anchor_date=anchor), said))
+    if with_runs_of_the_server:
+        standing.wait(lambda: len(runs_of(standing, known)) >= 3)
+    else:
+        client.pause_deployment(known.id)
+        standing.wait(lambda: not runs_of(standing, known))
+    now = anchor + 3.5 * _HOUR
+    for _ in range(2):  # a second start looks again before anything was polled
+        settle_missed(client, known, now, gone_on=False, catch_up=True, report=said.append)
+    due = [each for each in runs_of(standing, known) if datetime.fromisoformat(each["expected_start_time"]) < now]
+    left = [each for each in due if each["state_type"] == "SCHEDULED"]
+    assert [datetime.fromisoformat(each["expected_start_time"]) for each in left] == [anchor + 3 * _HOUR]
+    assert "catch-up" in left[0]["tags"]
+    assert {each["state_name"] for each in due if each not in left} <= {"Skipped"}
+    fell = f"{name}: the slot {anchor + 3 * _HOUR:%Y-%m-%d %H:%M:%S} fell while nothing was served"
+    assert said[0] == f"{fell}; one run makes up for it now"
+
+
+@pytest.mark.parametrize(
+    ("gone_on", "catch_up", "end"), [(True, True, "makes up for it"), (False, False, "it is left out")]
+)
+def test_what_is_not_to_be_made_up_for_is_said(
+    standing: Standing, client: SyncPrefectClient, gone_on: bool, catch_up: bool, end: str
+) -> None:
+    said: list[str] = []
+    known = poll(standing, client, deploy(client, f"left-{gone_on}", Interval(_HOUR), said))
+    standing.wait(lambda: len(runs_of(standing, known)) >= 3)
+    settle_missed(client, known, datetime.now(UTC) + 2.5 * _HOUR, gone_on, catch_up, said.append)
+    assert said[0].endswith(end)
+    states = sorted(each["state_name"] for each in runs_of(standing, known))
+    assert states.count("Skipped") == 2
+
+
+def test_what_is_first_served_makes_up_for_nothing(standing: Standing, client: SyncPrefectClient) -> None:
+    said: list[str] = []
+    known = deploy(client, "first", Cron("* * * * *"), said)
+    settle_missed(client, known, datetime.now(UTC), gone_on=False, catch_up=True, report=said.append)
+    assert find_deployment(client, "toy/never") is None
+    assert [each for each in runs_of(standing, known) if "catch-up" in each["tags"]] == []
+
+
+def test_what_ended_with_serve_goes_on_once(standing: Standing, client: SyncPrefectClient) -> None:
+    said: list[str] = []
+    known = deploy(client, "goes-on", None, said)
+
+    def begin(letter: str) -> str:
+        run = client.create_flow_run_from_deployment(known.id, parameters={"letter": letter}, name=f"run {letter}")
+        standing.ask(f"/flow_runs/{run.id}/set_state", state={"type": "RUNNING"}, force=True)
+        return str(run.id)
+
+    def end(run: str, type_: str, name: str) -> None:
+        standing.ask(f"/flow_runs/{run}/set_state", state={"type": type_, "name": name}, force=True)
+
+    names = "abcdef"
+    stopped, alone, killed, pending, user, done = map(begin, names)
+    end(alone, "CRASHED", "Crashed")
+    known = poll(standing, client, known)
+    end(stopped, "CANCELLED", "Stopped")
+    end(killed, "CRASHED", "Crashed")
+    end(pending, "PENDING", "Pending")
+    end(user, "CANCELLED", "Cancelled")
+    end(done, "COMPLETED", "Completed")
+    assert go_on(client, known, [], said.append)  # run a has the deployment's own parameters
+    assert not go_on(client, known, [], said.append)
+    again = [each for each in runs_of(standing, known) if each["state_type"] == "SCHEDULED"]
+    assert sorted(each["parameters"]["letter"] for each in again) == ["a", "c", "d"]
+    assert sorted(said) == [f"run {letter}: ended with factmill serve, and goes on now" for letter in "acd"]
+    assert all("goes-on" in each["tags"] for each in again)
+    states = {
+        each["name"]: each["state_name"] for each in runs_of(standing, known) if each["state_type"] != "SCHEDULED"
+    }
+    assert states == dict(
+        zip(
+            [f"run {letter}" for letter in names],
+            ("Continued", "Crashed", "Continued", "Continued", "Cancelled", "Completed"),
+            strict=True,
+        )
+    )
+
+
+def test_a_run_that_takes_serve_down_each_time_goes_on_only_so_often(
+    standing: Standing, client: SyncPrefectClient
+) -> None:
+    said: list[str] = []
+    known = poll(standing, client, deploy(client, "poison", None, said))
+    client.create_flow_run_from_deployment(known.id, name="poison")
+    for _ in range(4):
+        for each in runs_of(standing, known):
+            if each["state_type"] == "SCHEDULED":
+                standing.ask(f"/flow_runs/{each['id']}/set_state", state={"type": "CRASHED"}, force=True)
+        go_on(client, known, [], said.append)
+    assert said == [
+        *["poison: ended with factmill serve, and goes on now"] * 2,
+        *["poison: was killed with factmill serve 3 times; start it again yourself"] * 2,
+    ]
+
+
+def test_a_run_whose_parameters_are_no_longer_taken_fails_by_name_instead(
+    standing: Standing, client: SyncPrefectClient
+) -> None:
+    said: list[str] = []
+    known = deploy(client, "outdated", None, said)
+    told = {"name": "old", "deployment_id": str(known.id), "parameters": {"letter": 3}}
+    standing.ask("/flow_runs/", flow_id=str(known.flow_id), state={"type": "CANCELLED", "name": "Stopped"}, **told)
+    assert not go_on(client, known, [], said.append)
+    (run,) = runs_of(standing, known)
+    assert run["state_name"] == "Failed"
+    assert "cannot go on" in said[0]
+    assert "3 is not of type 'string'" in run["state"]["message"]
