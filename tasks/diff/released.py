@@ -25,6 +25,8 @@ from tasks.storage.warehouse import open_warehouse
 class Side:
     """One of the two that are compared: a release, or a build of the warehouse."""
 
+    name: str
+    """The folder of a release, or the id of a build."""
     record: BuildRecord
     tables: Mapping[str, pa.Table]
     rejects: pa.Table
@@ -39,7 +41,7 @@ def read_side(name: str, warehouse: Path) -> Side:
     if is_release(folder):
         released = open_release(folder)
         left_out = [each.what for each in released.index.left_out]
-        return Side(released.record, released.tables, released.rejects, left_out)
+        return Side(name, released.record, released.tables, released.rejects, left_out)
     try:
         return _read_build(name, warehouse)
     except UnknownBuild as error:
@@ -65,7 +67,7 @@ def laid_out(benchmark: Benchmark, sides: Sequence[Side]) -> Iterator[tuple[Path
             for side, record in zip(sides, records, strict=True):
                 for name, table in side.tables.items():
                     if name in benchmark.tables:
-                        where = f"{record.build_id}: table {name}"
+                        where = f"{side.name}: table {name}"
                         rows = conform_rows(table, benchmark.tables[name], where, lacking=True)
                         insert_rows(db, record.build_id, name, rows)
                         db.execute(
@@ -86,4 +88,4 @@ def _read_build(name: str, warehouse: Path) -> Side:
         rejects = db.sql(
             f"SELECT {', '.join(REJECT_COLUMNS)} FROM rejects WHERE build_id = ? ORDER BY ALL", params=[record.build_id]
         ).to_arrow_table()
-    return Side(record, tables, rejects)
+    return Side(record.build_id, record, tables, rejects)

@@ -45,6 +45,7 @@ def find_measured(benchmark: Benchmark, params: EvaluationParams, run: RunOption
             f"{what} is a {'release' if params.release else 'build'} of {record.benchmark}; expected one of {benchmark.name}"
         )
     if params.release is not None:
+        check_tables(benchmark, store)
         _require_genuine(record, store, warehouse_of(run))
     return record, store
 
@@ -86,6 +87,13 @@ def gather_measured(work: Work, evaluation: Evaluation) -> pa.Table:
     return evaluation.gather_rows(lambda name: read_measured(work, evaluation.of, name))
 
 
+def check_tables(benchmark: Benchmark, store: Store) -> None:
+    """SourceError unless the tables of a release hold rows of the benchmark; a warehouse's own are not looked at."""
+    for name, table in open_release(store.path).tables.items() if is_release(store.path) else ():
+        if name in benchmark.tables:
+            conform_rows(table, benchmark.tables[name], f"{store.path}: table {name}")
+
+
 def is_held_back(benchmark: Benchmark, store: Store, table: str) -> bool:
     """Return whether a table of hidden answers is none of a release's: its other questions are asked."""
     return table in benchmark.held_out and store.is_without(table)
@@ -110,8 +118,6 @@ def read_rows(benchmark: Benchmark, store: Store, table: str) -> tuple[pa.Table,
             f"{error}. It is held out of an export without answers, and {benchmark.name} is not measured without it; export "
             "again: factmill export BUILD --to DIR --with-answers"
         ) from error
-    if store.path.is_dir():
-        rows = conform_rows(rows, benchmark.tables[table], f"{where}: table {table}")
     schema = arrow_schema(benchmark.tables[table])
     try:
         return rows.select(schema.names).cast(schema).sort_by("id"), digest

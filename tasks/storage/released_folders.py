@@ -45,7 +45,9 @@ _MOST_FILES = 10_000
 _LARGEST_TEXT = 64 << 20
 """Bytes of an index, a lock or a list of digests."""
 _LARGEST = 4 << 30
-"""Bytes of a file, and of the rows of a table in memory."""
+"""Bytes of another file."""
+_LARGEST_TABLE = 1 << 30
+"""Bytes of the rows of a file in memory."""
 _DEEPEST = 64
 """Objects and lists in each other, in JSON."""
 _CHUNK = 1 << 20
@@ -402,10 +404,11 @@ def _is_inside(path: str) -> bool:
 def _read_listed(folder: Path, files: Mapping[str, _File], sums: Mapping[str, str]) -> dict[str, bytes]:
     """Return the contents of index, lock and Parquet files; SourceError unless the files are all those that are listed."""
     if missing := [path for path in sums if path not in files]:
-        raise SourceError(f"{folder}: {_name(missing)} of {SUMS} missing; {_AGAIN}")
+        raise SourceError(f"{folder}: files of {SUMS} are missing: {_name(missing)}; {_AGAIN}")
     if more := [path for path in files if path not in sums and path != SUMS]:
         raise SourceError(
-            f"{folder}: {_name(more)} not in {SUMS}: no part of the release; move elsewhere what is yours, or {_AGAIN}"
+            f"{folder}: files that {SUMS} does not list: {_name(more)}; expected those of the release alone. Move your own files "
+            f"elsewhere, or {_AGAIN}"
         )
     contents, other = {}, []
     for path, expected in sums.items():
@@ -525,8 +528,8 @@ def _check_paths(folder: Path, index: ReleaseIndex, files: Mapping[str, _File], 
         for file in split.files:
             if file.path not in sums or file.path in seen or not file.path.endswith(f".{file.format}"):
                 raise SourceError(
-                    f"{folder / INDEX}: {file.path[:120]!r} of split {split.name[:80]!r}; expected a file of {SUMS} that ends in "
-                    f".{file.format} and is of no other split; {_AGAIN}"
+                    f"{folder / INDEX}: {file.path[:120]!r} of split {split.name[:80]!r}; expected the path of a file "
+                    f"that {SUMS} lists, ends in .{file.format} and is of no other split; {_AGAIN}"
                 )
             seen.add(file.path)
             if (file.size, file.sha256) != (files[file.path].size, sums[file.path]):
@@ -540,9 +543,7 @@ def _read_tables(folder: Path, index: ReleaseIndex, contents: Mapping[str, bytes
         columns = [*dict.fromkeys(column for split in config.splits for column in split.columns), CANARY]
         for split in config.splits:
             (path,) = (file.path for file in split.files if file.format == "parquet")
-            table = _read_parquet(folder / path, contents[path], columns)
-            if table.num_rows != split.rows:
-                raise SourceError(f"{folder / path}: {table.num_rows} rows; {INDEX} has {split.rows}; {_AGAIN}")
+            table = _read_parquet(folder / path, contents[path], columns, split.rows)
             parts.setdefault(split.table, []).append(table.select(split.columns))
     tables = {}
     for name, found in parts.items():
@@ -565,8 +566,8 @@ def _sort_rows(table: pa.Table, where: str) -> pa.Table:
     return table.sort_by("id")
 
 
-def _read_parquet(path: Path, data: bytes, columns: Sequence[str]) -> pa.Table:
-    """Return the rows of a Parquet file that has these columns; SourceError for others, and for what is no such file.
+def _read_parquet(path: Path, data: bytes, columns: Sequence[str], rows: int | None = None) -> pa.Table:
+    """Return the rows of a Parquet file that has these columns, and so many rows where that is known; SourceError for others.
 
     A few rows are read at once: little Parquet can stand for more rows than memory holds.
     """
@@ -576,11 +577,13 @@ def _read_parquet(path: Path, data: bytes, columns: Sequence[str]) -> pa.Table:
                 raise SourceError(
                     f"{path}: the columns are {', '.join(file.schema_arrow.names)[:400]}; expected {', '.join(columns)}; {_AGAIN}"
                 )
+            if rows is not None and file.metadata.num_rows != rows:
+                raise SourceError(f"{path}: {file.metadata.num_rows} rows; {INDEX} has {rows}; {_AGAIN}")
             batches, size = [], 0
             for batch in file.iter_batches(_ROWS_AT_ONCE, use_threads=False):
                 size += batch.nbytes
-                if size > _LARGEST:
-                    raise SourceError(f"{path}: more than {_LARGEST:,} bytes of rows; {_AGAIN}")
+                if size > _LARGEST_TABLE:
+                    raise SourceError(f"{path}: more than {_LARGEST_TABLE:,} bytes of rows; {_AGAIN}")
                 batches.append(batch)
             table = pa.Table.from_batches(batches, file.schema_arrow)
         table.validate(full=True)
@@ -601,7 +604,7 @@ def _check_content(folder: Path, index: ReleaseIndex, tables: Mapping[str, pa.Ta
     main = {split.table for split in index.configs[0].splits}
     if index.rows != (count := sum(split.rows for split in index.splits if split.table in main)):
         raise SourceError(
-            f"{folder / INDEX}: {index.rows} rows; the splits of {', '.join(main)} have {count}; {_AGAIN}"
+            f"{folder / INDEX}: {index.rows} rows; the splits of {', '.join(sorted(main))} have {count}; {_AGAIN}"
         )
     is_whole = all(each.what == REJECT_DETAILS for each in index.left_out)
     # the review queue is no table of a release, nor is it measured on; all other rows must be there

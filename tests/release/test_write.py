@@ -129,7 +129,7 @@ def test_a_release_is_read_where_tables_are(warehouse: Path, tmp_path: Path) -> 
         released.table("fanoutqa_test_answers")
     data = tmp_path / "out/data/fanoutqa/dev.parquet"
     data.write_bytes(data.read_bytes() + b" ")
-    with pytest.raises(SourceError, match="not the files that were released: 'data/fanoutqa/dev.parquet'"):
+    with pytest.raises(SourceError, match=r"not the files that were released: 'data/fanoutqa/dev\.parquet'"):
         released.table("fanoutqa_dev")
 
 

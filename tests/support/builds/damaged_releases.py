@@ -31,8 +31,11 @@ def resum(folder: Path, tables: bool = False, content: bool = False) -> None:
     for name in index.get("tables", {}) if tables or content else ():
         found = [split for split in splits if split["table"] == name]
         parts = [pq.read_table(folder / each["files"][0]["path"]).select(each["columns"]) for each in found]
+        for split, part in zip(found, parts, strict=True):
+            split["rows"] = part.num_rows
         if parts:
-            index["tables"][name]["sha256"] = digest_rows(pa.concat_tables(parts).sort_by("id"))
+            table = pa.concat_tables(parts)
+            index["tables"][name] = {"rows": table.num_rows, "sha256": digest_rows(table.sort_by("id"))}
     if content:
         told = sorted(index.get("tables", {}).items())
         index["content_digest"] = combine_digests(f"{name} {each['sha256']}" for name, each in told)
@@ -165,10 +168,20 @@ def _drop_line(folder: Path) -> None:
 
 
 def _bomb(table: pa.Table) -> pa.Table:
-    rows = 4_000_000
+    rows = 400_000
     text = pa.DictionaryArray.from_arrays(pa.array([0] * rows, pa.int32()), pa.array(["x" * 100_000]))
     columns = {name: pa.array(["x"] * rows) for name in table.column_names}
     return pa.table({**columns, "question": text})
+
+
+def rewrite_questions(**resumming: bool) -> Callable[[Path], None]:
+    """Return what alters all questions, with sums that agree."""
+    return rewrite(_alter, **resumming)
+
+
+def _count_bomb(folder: Path) -> None:
+    rewrite(_bomb)(folder)
+    _split(rows=400_000)(folder)
 
 
 def _spoil_text(table: pa.Table) -> pa.Table:
@@ -182,8 +195,8 @@ DAMAGES: dict[str, Callable[[Path], None]] = {
     "table empty, sums updated": lambda folder: (os.truncate(folder / DEV, 0), resum(folder)),  # type: ignore[dict-item]
     "table is text, sums updated": lambda folder: (put(DEV, b"id,question\n")(folder), resum(folder)),  # type: ignore[dict-item]
     "rows altered": lambda folder: pq.write_table(_alter(pq.read_table(folder / DEV)), folder / DEV),
-    "rows altered, sums updated": rewrite(_alter),
-    "rows altered, sums and digests of tables updated": rewrite(_alter, tables=True),
+    "rows altered, sums updated": rewrite_questions(),
+    "rows altered, sums and digests of tables updated": rewrite_questions(tables=True),
     "last row gone, sums updated": rewrite(lambda table: table.slice(0, table.num_rows - 1), tables=True),
     "no rows, sums updated": rewrite(lambda table: table.slice(0, 0), tables=True),
     "columns swapped, sums updated": rewrite(_swap),
@@ -197,6 +210,7 @@ DAMAGES: dict[str, Callable[[Path], None]] = {
         lambda table: pa.concat_tables([table, table]), "data/articles/full.parquet", content=True
     ),
     "bomb of repeated text, sums updated": rewrite(_bomb),
+    "bomb of repeated text, rows counted": _count_bomb,
     "path absolute": lambda folder: _replace(lambda _, moved: replace_path(str(moved))(folder))(folder),
     "path with ..": lambda folder: _replace(lambda _, moved: replace_path(f"../{moved.name}")(folder))(folder),
     "path with backslashes": replace_path("data\\fanoutqa\\dev.parquet"),
