@@ -12,7 +12,7 @@ from tasks.diff.core.changes import KINDS, MEANINGS, CauseKind, ColumnChange, Di
 from tasks.diff.core.texts import tell_line, tell_pair
 from tasks.errors import UsageError
 from tasks.storage.builds import find_build
-from tasks.storage.stores import is_release
+from tasks.storage.released_folders import is_release
 from tasks.text.suggestions import suggest_name
 from tasks.text.whole import clean
 

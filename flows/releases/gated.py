@@ -1,6 +1,5 @@
 """Releases that rebuilds make by themselves, where all gates hold (tasks/release/core/gates.py)."""
 
-import json
 from contextlib import suppress
 from pathlib import Path
 
@@ -13,10 +12,9 @@ from tasks.diff.core.changes import count_unexplained
 from tasks.errors import GateClosed, UnknownBuild
 from tasks.release.contents import Choices
 from tasks.release.core.gates import Found, Gates, find_closed
-from tasks.release.placing import is_release
 from tasks.release.reading import read_release
 from tasks.storage.builds import BuildRecord, find_build
-from tasks.storage.stores import INDEX
+from tasks.storage.released_folders import ReleasedFolder, is_release, open_release
 
 
 def release_gated(warehouse: Path, build_id: str, folder: Path, gates: Gates) -> str:
@@ -27,34 +25,26 @@ def release_gated(warehouse: Path, build_id: str, folder: Path, gates: Gates) ->
     """
     build = find_build(warehouse, build_id)
     place = folder / build.benchmark
-    before = _read_released(place)
-    if before.get("content_digest") == build.content_digest:
+    before = open_release(place) if is_release(place) else None
+    if before and before.index.content_digest == build.content_digest:
         return f"{place} is a release of these rows already"
     found = _look(warehouse, build, before)
     if closed := find_closed(gates, found):
         raise GateClosed(f"{build.build_id} is not released to {place}: {'; '.join(closed)}")
-    since = str(before.get("build_id", "")) if found.unexplained is not None else ""
+    since = before.record.build_id if before and found.unexplained is not None else ""
     made = make_release(warehouse, build.build_id, place, Choices(), force=True, since=since)
     return f"{made.folder}: {made.release.rows} rows released"
 
 
-def _read_released(place: Path) -> dict[str, object]:
-    """Return what lies at a place says of itself; empty where no release does."""
-    if not is_release(place):
-        return {}
-    told: dict[str, object] = json.loads((place / INDEX).read_text("utf-8"))
-    return told
-
-
-def _look(warehouse: Path, build: BuildRecord, before: dict[str, object]) -> Found:
+def _look(warehouse: Path, build: BuildRecord, before: ReleasedFolder | None) -> Found:
     benchmark = find_benchmark(build.benchmark)
     release = read_release(warehouse, benchmark, find_release_forms(build), build, Choices())
     cards: tuple[JudgeCard, ...] = release.judge_cards
     rows_before = unexplained = None
     if before:
-        rows_before = int(str(before["rows"]))
+        rows_before = before.index.rows
         with suppress(UnknownBuild):
-            earlier = find_build(warehouse, str(before["build_id"]))
+            earlier = find_build(warehouse, before.record.build_id)
             unexplained = count_unexplained(compare_builds(warehouse, benchmark, earlier, build, False))
     return Found(
         rows=release.rows,

@@ -13,22 +13,20 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from tasks.core.rows import arrow_schema
 from tasks.engine.benchmark import Benchmark
-from tasks.errors import SourceError, UnknownBuild, UsageError
+from tasks.errors import UnknownBuild, UsageError
 from tasks.storage.builds import BuildRecord, find_build, insert_rows, published_names, published_table
-from tasks.storage.stores import INDEX, Store, check_sums, is_release, read_released_build, read_told
+from tasks.storage.released_folders import INDEX, REJECT_COLUMNS, conform_rows, is_release, open_release
 from tasks.storage.warehouse import open_warehouse
-
-_REJECTS = ("stage", "id", "reason", "detail")
 
 
 @dataclass(frozen=True, slots=True)
 class Side:
     """One of the two that are compared: a release, or a build of the warehouse."""
 
+    name: str
+    """The folder of a release, or the id of a build."""
     record: BuildRecord
     tables: Mapping[str, pa.Table]
     rejects: pa.Table
@@ -41,7 +39,9 @@ def read_side(name: str, warehouse: Path) -> Side:
     """Return a release, where a folder is named, or a build; SourceError and UnknownBuild say what was expected."""
     folder = Path(name)
     if is_release(folder):
-        return _read_release(folder)
+        released = open_release(folder)
+        left_out = [each.what for each in released.index.left_out]
+        return Side(name, released.record, released.tables, released.rejects, left_out)
     try:
         return _read_build(name, warehouse)
     except UnknownBuild as error:
@@ -67,7 +67,9 @@ def laid_out(benchmark: Benchmark, sides: Sequence[Side]) -> Iterator[tuple[Path
             for side, record in zip(sides, records, strict=True):
                 for name, table in side.tables.items():
                     if name in benchmark.tables:
-                        insert_rows(db, record.build_id, name, _shape(table, arrow_schema(benchmark.tables[name])))
+                        where = f"{side.name}: table {name}"
+                        rows = conform_rows(table, benchmark.tables[name], where, lacking=True)
+                        insert_rows(db, record.build_id, name, rows)
                         db.execute(
                             "INSERT INTO build_tables VALUES (?, ?, ?, '')", [record.build_id, name, table.num_rows]
                         )
@@ -79,41 +81,11 @@ def laid_out(benchmark: Benchmark, sides: Sequence[Side]) -> Iterator[tuple[Path
         yield warehouse, records
 
 
-def _read_release(folder: Path) -> Side:
-    check_sums(folder)
-    store, record = Store(folder), read_released_build(folder)
-    index = read_told(folder, INDEX)
-    try:
-        names = dict.fromkeys(split["table"] for config in index["configs"] for split in config["splits"])
-        left_out = [each["what"] for each in index["left_out"]]
-    except (KeyError, TypeError) as error:
-        raise SourceError(f"{folder / INDEX}: not what factmill writes into a release: {error}") from error
-    return Side(
-        record, {name: store.table(name) for name in names}, _read_rejects(folder / "rejects.parquet"), left_out
-    )
-
-
-def _read_rejects(path: Path) -> pa.Table:
-    try:
-        return pq.read_table(path).select(_REJECTS)
-    except (pa.ArrowInvalid, OSError, KeyError) as error:
-        raise SourceError(f"{path}: cannot be read as the rejects of a release: {error}") from error
-
-
 def _read_build(name: str, warehouse: Path) -> Side:
     record = find_build(warehouse, name)
     with open_warehouse(warehouse) as db:
         tables = {name: published_table(db, record.build_id, name) for name in published_names(db, record.build_id)}
         rejects = db.sql(
-            f"SELECT {', '.join(_REJECTS)} FROM rejects WHERE build_id = ? ORDER BY ALL", params=[record.build_id]
+            f"SELECT {', '.join(REJECT_COLUMNS)} FROM rejects WHERE build_id = ? ORDER BY ALL", params=[record.build_id]
         ).to_arrow_table()
-    return Side(record, tables, rejects)
-
-
-def _shape(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Return rows with the columns of today: those of another time are null, or gone."""
-    columns = [
-        table[each.name].cast(each.type) if each.name in table.column_names else pa.nulls(table.num_rows, each.type)
-        for each in schema
-    ]
-    return pa.table(columns, names=schema.names)
+    return Side(record.build_id, record, tables, rejects)

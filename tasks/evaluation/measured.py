@@ -1,26 +1,26 @@
 """What models are measured on: the rows of a build in the warehouse, or of a release's folder, which needs no warehouse.
 
-A release that holds all that its build published has the build's own digest: an evaluation on either is the same one, and
-asks nothing again. One that was made without some of it is measured on as what it is.
+A release that holds all that its build published has the build's own digest, computed from its rows: an evaluation on
+either is the same one, and asks nothing again. One that was made without some of it is measured on as what it is.
 """
 
 from __future__ import annotations
 
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from tasks.core.fingerprints import combine_digests
 from tasks.core.publishing.release_forms import REJECT_DETAILS
 from tasks.core.rows import arrow_schema
 from tasks.engine.batches import Work
 from tasks.engine.benchmark import Benchmark
-from tasks.errors import SourceError, UnknownBuild, UsageError
+from tasks.errors import OldBuild, SourceError, UnknownBuild, UsageError
 from tasks.options import RunOptions, warehouse_of
 from tasks.storage.builds import BuildRecord, find_build, list_builds
-from tasks.storage.stores import INDEX, Store, check_sums, is_release, read_released_build, read_told
+from tasks.storage.released_folders import INDEX, conform_rows, is_release, open_release
+from tasks.storage.stores import Store
 
 if TYPE_CHECKING:
     from tasks.evaluation.record import Evaluation, EvaluationParams
@@ -38,43 +38,25 @@ def find_measured(benchmark: Benchmark, params: EvaluationParams, run: RunOption
         if params.build != LATEST:
             raise UsageError("--build and --release both say what to measure on; give one of them")
         store = Store(_check_release(Path(params.release)))
-        record = read_released_build(store.path)
+        record = open_release(store.path).record
     if record.benchmark != benchmark.name:
         what = params.release or record.build_id
         raise UsageError(
             f"{what} is a {'release' if params.release else 'build'} of {record.benchmark}; expected one of {benchmark.name}"
         )
+    if params.release is not None:
+        check_tables(benchmark, store)
+        _require_genuine(record, store, warehouse_of(run))
     return record, store
-
-
-def digest_measured(record: BuildRecord, store: Store) -> str:
-    """Return the digest of what is measured on: the build's, unless a release leaves some of its tables out."""
-    if all(each["what"] == REJECT_DETAILS for each in _list_left_out(store)):
-        return record.content_digest
-    files = [
-        f"{split['table']} {file['sha256']}"
-        for config in read_told(store.path, INDEX)["configs"]
-        for split in config["splits"]
-        for file in split["files"]
-        if file["format"] == "parquet"
-    ]
-    return combine_digests(sorted(files))
 
 
 def tell_left_out(benchmark: Benchmark, store: Store) -> list[str]:
     """Return what a release lacks of its build that is measured on, a line each; nothing of a build."""
-    names = [str(each["what"]) for each in _list_left_out(store)]
+    names = [each.what for each in open_release(store.path).index.left_out] if is_release(store.path) else []
     hidden = [name for name in names if name in benchmark.tables and not name.endswith("_review")]
     others = [name for name in names if name not in benchmark.tables and name != REJECT_DETAILS]
     told = [f"the release has no {', '.join(hidden)}: questions with hidden answers are not measured"] if hidden else []
     return [*told, f"the release leaves out {', '.join(others)}: these rows are not measured"] if others else told
-
-
-def _list_left_out(store: Store) -> list[dict[str, Any]]:
-    if not store.path.is_dir():
-        return []
-    left_out: list[dict[str, Any]] = read_told(store.path, INDEX).get("left_out", [])
-    return left_out
 
 
 def name_measured(evaluation: BuildRecord) -> str:
@@ -88,8 +70,10 @@ def find_measured_record(warehouse: Path, evaluation: BuildRecord) -> BuildRecor
     flow = evaluation.origin["flow"]
     with suppress(UnknownBuild):
         return find_build(warehouse, flow["build"])
-    with suppress(SourceError):
-        return read_released_build(Path(flow["release"])) if flow.get("release") else None
+    with suppress(SourceError, OldBuild):
+        record = open_release(Path(flow["release"])).record if flow.get("release") else None
+        if record and record.content_digest == evaluation.lock["params"]["source_digest"]:
+            return record
     return None
 
 
@@ -101,6 +85,13 @@ def read_measured(work: Work, benchmark: Benchmark, table: str) -> pa.Table:
 def gather_measured(work: Work, evaluation: Evaluation) -> pa.Table:
     """Return the rows of what is measured on, as the evaluation's questions are made of them."""
     return evaluation.gather_rows(lambda name: read_measured(work, evaluation.of, name))
+
+
+def check_tables(benchmark: Benchmark, store: Store) -> None:
+    """SourceError unless the tables of a release hold rows of the benchmark; a warehouse's own are not looked at."""
+    for name, table in open_release(store.path).tables.items() if is_release(store.path) else ():
+        if name in benchmark.tables:
+            conform_rows(table, benchmark.tables[name], f"{store.path}: table {name}")
 
 
 def is_held_back(benchmark: Benchmark, store: Store, table: str) -> bool:
@@ -150,15 +141,26 @@ def _find_build(benchmark: Benchmark, name: str, run: RunOptions) -> BuildRecord
 
 
 def _check_release(folder: Path) -> Path:
-    """Return a release's folder whose files are those that were released; UsageError and SourceError say what it is instead."""
+    """Return a release's folder; UsageError where none lies there."""
     if not folder.is_dir():
         raise UsageError(f"--release {folder}: no such folder; a release is made by factmill release BUILD --to DIR")
     if not is_release(folder):
         raise UsageError(
             f"--release {folder}: no release lies there: it has no {INDEX}; one is made by factmill release BUILD --to DIR"
         )
-    check_sums(folder)
     return folder.resolve()
+
+
+def _require_genuine(record: BuildRecord, store: Store, warehouse: Path) -> None:
+    """SourceError where the warehouse has the build that a whole release says it is of, with other rows."""
+    with suppress(UnknownBuild):
+        build = find_build(warehouse, record.build_id)
+        claimed = open_release(store.path).index.content_digest
+        if build.build_id == record.build_id and build.content_digest != claimed:
+            raise SourceError(
+                f"{store.path}: says that it is a release of {record.build_id}, whose rows in {warehouse} are others; fetch the "
+                "release again from its publisher, or measure on the build with --build"
+            )
 
 
 def _open_measured(work: Work) -> Store:
@@ -170,6 +172,6 @@ def _open_measured(work: Work) -> Store:
     if folder is None:
         raise UnknownBuild(f"the build that was measured is not in {warehouse} any more; build it again, then evaluate")
     store = Store(Path(folder))
-    if digest_measured(read_released_build(store.path), store) != digest:
+    if open_release(store.path).record.content_digest != digest:
         raise SourceError(f"{folder}: not the release that was measured lies there; evaluate again")
     return store

@@ -23,7 +23,7 @@ from tasks.engine.services import Services
 from tasks.errors import SourceError, UsageError
 from tasks.evaluation.answering import answer_built_in, take_answers
 from tasks.evaluation.judging import Judged
-from tasks.evaluation.measured import is_held_back, read_held
+from tasks.evaluation.measured import check_tables, is_held_back, read_held
 from tasks.evaluation.record import EXACT, Evaluation, EvaluationInputs, JudgedParams
 from tasks.settings import default_warehouse, home
 from tasks.storage.recording.recorder import Recorder
@@ -147,6 +147,9 @@ def open_session(
     lacks: list[str] = []
     if store and not store.build and store.path.is_file():
         store = Store(store.path, f"latest:{evaluation.of.name}")
+
+    if store:
+        check_tables(evaluation.of, store)
 
     def read(table: str) -> pa.Table:
         if store and is_held_back(evaluation.of, store, table):

@@ -27,7 +27,7 @@ from tasks.core.rows import arrow_table
 from tasks.engine.batches import Work
 from tasks.engine.benchmark import Benchmark, Inputs, Locked
 from tasks.errors import SettingsError, UsageError
-from tasks.evaluation.measured import LATEST, digest_measured, find_measured, tell_left_out
+from tasks.evaluation.measured import LATEST, find_measured, tell_left_out
 from tasks.options import Option, Params, RunOptions
 from tasks.settings import CHAT_KINDS, World, load_world
 from tasks.storage.source_files import SourceFile, lock_source
@@ -292,7 +292,7 @@ def lock_evaluation(
     settings: tuple[str, ...] = tuple(dict.fromkeys(getattr(params, "setting", ())))
     locked = inputs(
         params=params.model_copy(update=changed),
-        source_digest=digest_measured(record, store),
+        source_digest=record.content_digest,
         settings=settings or (evaluation.usual if not files and params.model not in BUILT_IN else evaluation.plain),
         **more,
     )

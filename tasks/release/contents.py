@@ -15,6 +15,7 @@ from tasks.engine.benchmark import Benchmark
 from tasks.release.core.licences import Licence
 from tasks.reports.builds.contents import tell_notice
 from tasks.storage.builds import BuildRecord
+from tasks.storage.released_folders import ReleasedTable
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +134,8 @@ class Release:
     """True where these pages are factmill's own, of the embedded world, and are no pages of Wikipedia."""
     left_out: tuple[LeftOut, ...]
     prompts: tuple[PromptText, ...]
+    tables: Mapping[str, ReleasedTable]
+    """Table → rows and digest of what the release has of it; where it leaves nothing out, of all tables of the build."""
     examples: tuple[Mapping[str, Any], ...]
     """Rows of the default config's first split, drawn by a fixed seed; without the canary."""
     decisions: tuple[ReviewItem, ...]

@@ -4,7 +4,7 @@ from hashlib import file_digest
 from pathlib import Path
 
 from tasks.errors import OutputError
-from tasks.storage.stores import SUMS
+from tasks.storage.released_folders import SUMS
 
 
 def write_file(path: Path, data: bytes) -> None:

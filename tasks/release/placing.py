@@ -4,17 +4,16 @@ What an earlier run that was killed left beside it is cleared away first; of two
 """
 
 import errno
-import json
 import os
 import re
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from tasks.errors import OutputError
+from tasks.errors import OldBuild, OutputError, SourceError
 from tasks.storage.housekeeping.freed import is_left_by
-from tasks.storage.stores import INDEX
+from tasks.storage.released_folders import is_release, open_release
 
 _LEFT = re.compile(r"\.(?P<name>.+)\.(?P<process>\d+)\.(?P<kind>draft|old)")
 
@@ -41,15 +40,6 @@ def open_draft(place: Path, force: bool) -> Iterator[Path]:
         shutil.rmtree(draft, ignore_errors=True)
 
 
-def is_release(folder: Path) -> bool:
-    """Return whether a folder is a release."""
-    try:
-        told = json.loads((folder / INDEX).read_bytes())
-    except (OSError, ValueError):
-        return False
-    return isinstance(told, dict) and "factmill_release" in told
-
-
 def _require_free(place: Path, force: bool) -> None:
     if not place.exists() or (place.is_dir() and not any(place.iterdir())):
         return
@@ -61,6 +51,14 @@ def _require_free(place: Path, force: bool) -> None:
         )
     if not force:
         raise OutputError(f"{place}: a release lies there; replace it with --force, or name another folder with --to")
+    try:
+        with suppress(OldBuild):  # its files are whole; what they hold is to be replaced
+            open_release(place)
+    except SourceError as error:
+        raise OutputError(
+            f"{place}: not replaced, since what lies there is no whole release. {error}. To write there, remove the folder "
+            "yourself; or name another with --to"
+        ) from error
 
 
 def _move(draft: Path, place: Path, force: bool) -> None:

@@ -9,7 +9,15 @@ from typing import Any
 import pyarrow as pa
 
 from tasks.core.measures.audits import draw_sample
-from tasks.core.publishing.release_forms import CANARY, Belonging, ConfigForms, Page, ReleaseForms, find_wiki
+from tasks.core.publishing.release_forms import (
+    CANARY,
+    REJECT_DETAILS,
+    Belonging,
+    ConfigForms,
+    Page,
+    ReleaseForms,
+    find_wiki,
+)
 from tasks.core.rows import column_docs
 from tasks.engine.benchmark import Benchmark
 from tasks.errors import OldBuild, UsageError
@@ -17,8 +25,10 @@ from tasks.release.beside import read_beside, read_decisions, read_prompts
 from tasks.release.contents import Choices, Config, LeftOut, Release, SourceLine, Split
 from tasks.release.core.choosing import Told, divide_by, divide_side, divide_table, name_folder, pick_rows, unite_splits
 from tasks.release.core.licences import describe_licence, find_refused, split_licences, unite_licences
-from tasks.storage.builds import BuildRecord
+from tasks.storage.builds import BuildRecord, published_names
 from tasks.storage.export import read_tables
+from tasks.storage.released_folders import ReleasedTable
+from tasks.storage.shards import digest_rows
 from tasks.storage.warehouse import open_warehouse
 from tasks.text.suggestions import suggest_name
 
@@ -38,6 +48,7 @@ def read_release(
     held_out = () if choices.with_answers else benchmark.held_out
     with open_warehouse(warehouse) as db:
         tables = read_tables(db, warehouse, build)
+        published = published_names(db, build.build_id)
     beside = read_beside(warehouse, benchmark, build)
     rejects, withheld = beside.withhold(choices, held_out)
     told = tell_sources(tables[benchmark.main_table], forms, build)
@@ -48,6 +59,9 @@ def read_release(
     configs = tuple(
         config for each in open_configs for config in _make_configs(each, shown, benchmark, forms.canary_line)
     )
+    left_out = (*_tell_left_out(told, choices), *_tell_held_out(tables, held_out), *withheld)
+    is_whole = all(each.what == REJECT_DETAILS for each in left_out)
+    there = tables if is_whole else {split.table for config in configs for split in config.splits}
     counted = Counter(each for each, is_kept in zip(told, keep, strict=True) if is_kept)
     is_own_world = find_wiki(build.lock) == "embedded"
     return Release(
@@ -60,7 +74,12 @@ def read_release(
         pages=_count_pages(shown[forms.pages_table or benchmark.main_table], forms, find_wiki(build.lock)),
         pages_licence=describe_licence("Apache-2.0" if is_own_world else "CC-BY-SA-4.0"),
         is_own_world=is_own_world,
-        left_out=(*_tell_left_out(told, choices), *_tell_held_out(tables, held_out), *withheld),
+        left_out=left_out,
+        tables={
+            name: ReleasedTable(rows=rows.num_rows, sha256=published[name] if is_whole else digest_rows(rows))
+            for name, rows in sorted(shown.items())
+            if name in there
+        },
         prompts=tuple(read_prompts(build)),
         examples=_draw_examples(configs),
         decisions=tuple(read_decisions(shown, benchmark, held_out)),

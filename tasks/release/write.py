@@ -16,7 +16,7 @@ from tasks.release.files import list_files, make_sums, write_file
 from tasks.release.licences import render_attribution, render_licences
 from tasks.release.placing import open_draft
 from tasks.release.tables import make_rejects, write_data
-from tasks.storage.stores import FORM, INDEX, LOCK, SUMS
+from tasks.storage.released_folders import FORM, INDEX, LOCK, REJECTS, SUMS
 
 RENDERERS: Mapping[str, Callable[[Release], str]] = {
     "README.md": render_card,
@@ -54,7 +54,7 @@ def write_release(
     """
     with open_draft(folder, force) as draft:
         release = write_data(release, draft)
-        write_file(draft / "rejects.parquet", make_rejects(release))
+        write_file(draft / REJECTS, make_rejects(release))
         more(draft)
         for name, render in RENDERERS.items():
             write_file(draft / name, render(release).encode("utf-8"))
@@ -102,6 +102,7 @@ def describe_files(release: Release) -> dict[str, Any]:
         "content_digest": release.build.content_digest,
         "rows": release.rows,
         CANARY: release.forms.canary_line,
+        "tables": {name: table.model_dump() for name, table in release.tables.items()},
         "configs": [
             {
                 "name": config.name,

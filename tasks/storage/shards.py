@@ -126,8 +126,13 @@ class _Digest(io.RawIOBase):
 
 
 def _write_parquet(table: pa.Table, sink: Any, metadata: Mapping[str, str] | None = None) -> None:
-    plain = pa.schema([pa.field(field.name, _nullable(field.type)) for field in table.schema], metadata)
+    plain = plain_schema(table.schema, metadata)
     pq.write_table(table.cast(plain), sink, compression="zstd", row_group_size=65536, store_schema=False)
+
+
+def plain_schema(schema: pa.Schema, metadata: Mapping[str, str] | None = None) -> pa.Schema:
+    """Return a schema with null allowed throughout and the usual names of lists' values: that of every Parquet file."""
+    return pa.schema([pa.field(field.name, _nullable(field.type)) for field in schema], metadata)
 
 
 def _nullable(kind: pa.DataType) -> pa.DataType:

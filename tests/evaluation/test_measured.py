@@ -6,13 +6,12 @@ import pytest
 from support.builds.published import publish_rows
 from support.builds.released import multihal_tables
 
-from tasks.evaluation.measured import digest_measured
 from tasks.multihal.benchmark import MULTIHAL
 from tasks.multihal.release import MULTIHAL_RELEASE
 from tasks.release.contents import Choices
 from tasks.release.reading import read_release
 from tasks.release.write import write_release
-from tasks.storage.stores import Store, read_released_build
+from tasks.storage.released_folders import open_release
 from tasks.storage.warehouse import open_warehouse
 
 OPEN = ("CC-BY-NC-2.0", "CC-BY-NC-SA-4.0")
@@ -28,4 +27,4 @@ def test_sentences_of_rejects_are_not_measured_on(tmp_path: Path, without: tuple
     release = read_release(warehouse, MULTIHAL, MULTIHAL_RELEASE, build, Choices(without, OPEN))
     assert release.left_out, "rejects are withheld"
     folder = write_release(release, tmp_path / "out").folder
-    assert (digest_measured(read_released_build(folder), Store(folder)) == build.content_digest) is is_whole
+    assert (open_release(folder).record.content_digest == build.content_digest) is is_whole

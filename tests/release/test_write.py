@@ -35,7 +35,10 @@ from tasks.storage.stores import Store
 OPEN = Choices(without=("CC-BY-NC-2.0", "CC-BY-NC-SA-4.0"))
 FORMS: dict[str, ReleaseForms] = {"multihal": MULTIHAL_RELEASE, "fanoutqa": FANOUTQA_RELEASE}
 NOTHING = Choices()
-REVIEWING = {"policy": "manual", "decisions": [{"id": "i1", "decision": "keep", "context": "secret 1", "note": "s"}]}
+REVIEWING = {
+    "policy": "manual",
+    "decisions": [{"id": "i1", "row_id": "q1", "decision": "keep", "context": "secret 1", "note": "s"}],
+}
 
 
 @pytest.fixture(scope="module")
@@ -95,7 +98,7 @@ def test_hidden_answers_are_in_no_file(warehouse: Path, tmp_path: Path) -> None:
     told = [name for name, data in read_all(tmp_path / "out").items() if b"secret 1" in data or b"secret 2" in data]
     assert told == []
     lock = json.loads((tmp_path / "out/lock.json").read_text("utf-8"))
-    assert lock["lock"]["params"]["reviewing"]["decisions"] == [{"id": "i1", "decision": "keep"}]
+    assert lock["lock"]["params"]["reviewing"]["decisions"] == [{"id": "i1", "row_id": "q1", "decision": "keep"}]
     assert "digest is of the lock with them" in lock["withheld"]
     with_them = read(warehouse, FANOUTQA, Choices(with_answers=True))
     write_release(with_them, tmp_path / "all")
@@ -112,7 +115,7 @@ def test_the_lock_tells_no_texts_of_decisions_about_rows_that_are_left_out(tmp_p
     fewer = read(tmp_path / "w.duckdb", FANOUTQA, Choices(without=("theirs",), with_answers=True))
     write_release(fewer, tmp_path / "out")
     lock = json.loads((tmp_path / "out/lock.json").read_text("utf-8"))
-    assert lock["lock"]["params"]["reviewing"]["decisions"] == [{"id": "i1", "decision": "keep"}]
+    assert lock["lock"]["params"]["reviewing"]["decisions"] == [{"id": "i1", "row_id": "q1", "decision": "keep"}]
     assert "rows that are left out" in lock["withheld"]
 
 
@@ -126,7 +129,7 @@ def test_a_release_is_read_where_tables_are(warehouse: Path, tmp_path: Path) -> 
         released.table("fanoutqa_test_answers")
     data = tmp_path / "out/data/fanoutqa/dev.parquet"
     data.write_bytes(data.read_bytes() + b" ")
-    with pytest.raises(SourceError, match="not the file that was released"):
+    with pytest.raises(SourceError, match=r"not the files that were released: 'data/fanoutqa/dev\.parquet'"):
         released.table("fanoutqa_dev")
 
 

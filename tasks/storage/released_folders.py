@@ -1,0 +1,621 @@
+"""A release's folder, checked as a whole before a row of it is used: anybody may have made or changed its files.
+
+SHA256SUMS lists every file, release.json has the digest of each table's rows. What a release is known by, its content
+digest, is computed from the rows that are read, as a build's is when it is published (storage/builds.py): altered rows
+never go by the name of those that were released.
+"""
+
+import json
+import os
+import re
+import stat
+import unicodedata
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import lru_cache
+from hashlib import sha256
+from pathlib import Path, PurePosixPath
+from typing import Annotated, Any, Literal
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from tasks.core.fingerprints import combine_digests, digest_json
+from tasks.core.publishing.release_forms import CANARY, REJECT_DETAILS
+from tasks.core.rows import StrictModel, arrow_schema
+from tasks.errors import OldBuild, SourceError
+from tasks.storage.builds import BuildRecord
+from tasks.storage.shards import digest_rows, plain_schema
+
+INDEX = "release.json"
+"""File of a release that says what the folder holds (tasks/release/write.py)."""
+LOCK = "lock.json"
+"""File of a release that has the build's lock."""
+FORM = 2
+"""Of a release's folder; a reader refuses what it does not know."""
+SUMS = "SHA256SUMS"
+"""File of a release that lists the digests of all others."""
+REJECTS = "rejects.parquet"
+REJECT_COLUMNS = ("stage", "id", "reason", "detail")
+
+_MOST_FILES = 10_000
+_LARGEST_TEXT = 64 << 20
+"""Bytes of an index, a lock or a list of digests."""
+_LARGEST = 4 << 30
+"""Bytes of another file."""
+_LARGEST_TABLE = 1 << 30
+"""Bytes of the rows of a file in memory."""
+_DEEPEST = 64
+"""Objects and lists in each other, in JSON."""
+_CHUNK = 1 << 20
+_ROWS_AT_ONCE = 1024
+_SUM = re.compile(r"([0-9a-f]{64})  (.+)")
+_AGAIN = "fetch the whole release again from its publisher, or release the build again"
+
+Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+Count = Annotated[int, Field(ge=0, le=2**40)]
+
+
+class ReleasedFile(StrictModel):
+    """A file with the rows of a split."""
+
+    path: str
+    format: Literal["parquet", "jsonl", "csv"]
+    size: Count
+    sha256: Sha256
+
+
+class ReleasedSplit(StrictModel):
+    """A split of a config: rows of one published table."""
+
+    name: str
+    table: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")]
+    columns: Annotated[list[str], Field(min_length=1)]
+    rows: Count
+    files: list[ReleasedFile]
+
+
+class ReleasedConfig(StrictModel):
+    """A config, with its splits."""
+
+    name: str
+    title: str
+    splits: list[ReleasedSplit]
+
+
+class ReleasedTable(StrictModel):
+    """A published table of the build, as far as the release has its rows."""
+
+    rows: Count
+    sha256: Sha256
+    """Of the rows, sorted by id (`digest_rows`)."""
+
+
+class LeftOutRows(StrictModel):
+    """What the release lacks of its build."""
+
+    what: str
+    why: str
+    rows: Count
+
+
+class ReleaseIndex(StrictModel):
+    """What release.json says."""
+
+    factmill_release: Literal[2]
+    notice: str
+    build_id: str
+    benchmark: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")]
+    published_at: datetime
+    content_digest: Sha256
+    """Of the whole build."""
+    rows: Count
+    canary: str
+    tables: dict[str, ReleasedTable]
+    """Of a release that leaves nothing out: all tables of the build, also the review queue, whose rows are in decisions.csv."""
+    configs: Annotated[list[ReleasedConfig], Field(min_length=1)]
+    left_out: list[LeftOutRows]
+    allowed_licences: list[str]
+
+    @property
+    def splits(self) -> list[ReleasedSplit]:
+        """The splits of all configs."""
+        return [split for config in self.configs for split in config.splits]
+
+
+class _Open(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="allow")
+
+
+class _LockedModel(_Open):
+    name: str
+    digest: str
+
+
+class _Decision(_Open):
+    id: str
+    row_id: str
+
+
+class _Reviewing(_Open):
+    policy: str
+    decisions: list[_Decision] = []
+
+
+class _LockedParams(_Open):
+    params: dict[str, Any]
+    reviewing: _Reviewing | None = None
+    units: list[str] | None = None
+    embedder: _LockedModel | str | None = None
+    translator: _LockedModel | str | None = None
+    perplexity: _LockedModel | str | None = None
+
+
+class _World(_Open):
+    name: str
+    digest: str
+    epoch: str
+
+
+class _Services(_Open):
+    __pydantic_extra__: dict[str, str]
+    wikidata: str
+    wikipedia: str
+
+
+class _Sources(_Open):
+    files: dict[str, list[tuple[str, str]]]
+    wikidata: str | None
+
+
+class _Lock(_Open):
+    """What comparing locks, cards and evaluations read of a lock (engine/naming/locks.py makes it)."""
+
+    benchmark: str
+    code: str
+    version: str
+    world: _World
+    services: _Services
+    models: dict[str, str]
+    author: str
+    rules: str | None
+    sources: _Sources
+    prompts: dict[str, str]
+    lists: dict[str, str]
+    queries: dict[str, str]
+    params: _LockedParams
+
+
+class _LockFile(StrictModel):
+    notice: str
+    build_id: str
+    benchmark: str
+    published_at: datetime
+    lock_digest: Sha256
+    content_digest: Sha256
+    withheld: str
+    canary: str
+    lock: _Lock
+
+
+@dataclass(frozen=True, slots=True)
+class ReleasedFolder:
+    """A release whose files are whole and agree with each other."""
+
+    path: Path
+    index: ReleaseIndex
+    record: BuildRecord
+    """Its build; `content_digest` is of the rows that the release has: the build's own where it leaves none out."""
+    tables: Mapping[str, pa.Table]
+    """Published tables that the release has: rows sorted by id, columns as they were published."""
+    rejects: pa.Table
+    """stage, id, reason, detail."""
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    path: str
+    """Below the folder, with slashes."""
+    size: int
+    state: tuple[int, int]
+    """Inode and time of the last change."""
+
+
+def is_release(folder: Path) -> bool:
+    """Return whether a folder is a release, as far as its files are named like one's."""
+    return os.path.lexists(folder / INDEX)
+
+
+def open_release(folder: Path) -> ReleasedFolder:
+    """Return a release; what it holds is read once as long as no file changes.
+
+    SourceError says which file is not what was released, OldBuild that an earlier factmill made it. Names that begin
+    with a dot, and __pycache__, are passed over: they are what hubs, version control and Python leave.
+    """
+    place = Path(os.path.realpath(folder))
+    try:
+        return _read(place, tuple(_list_files(place)))
+    except OSError as error:
+        raise SourceError(f"{error.filename or place}: cannot be read: {error.strerror or error}; {_AGAIN}") from error
+
+
+def conform_rows(table: pa.Table, model: type[BaseModel], where: str, lacking: bool = False) -> pa.Table:
+    """Return a table with exactly the columns of a row model; SourceError where a column is missing or of another type, or a
+    row is none of the model's.
+
+    `lacking`: columns that another factmill did not write are null.
+    """
+    schema = arrow_schema(model)
+    names = {*table.column_names}
+    missing = [name for name in schema.names if name not in names]
+    if missing and not lacking:
+        raise SourceError(
+            f"{where}: column {missing[0]} is missing; expected those that this factmill builds: {', '.join(schema.names)}"
+        )
+    for field in plain_schema(schema):
+        kind = plain_schema(table.schema).field(field.name).type if field.name in names else field.type
+        if kind != field.type:
+            raise SourceError(f"{where}: column {field.name} is of type {kind}; expected {field.type}")
+    if missing:
+        columns = [
+            table[field.name] if field.name in names else pa.nulls(table.num_rows, field.type) for field in schema
+        ]
+        return pa.table(columns, schema=plain_schema(schema))
+    table = table.select(schema.names)
+    for batch in table.to_batches(max_chunksize=_ROWS_AT_ONCE):
+        for row in batch.to_pylist():
+            try:
+                model.model_validate(row)
+            except ValidationError as error:
+                raise SourceError(f"{where}: row {row['id']!r}: {_tell_invalid(error)}") from error
+    return table.cast(schema)
+
+
+def _list_files(folder: Path) -> Iterator[_File]:
+    """Yield the files of a folder and of folders in it; SourceError for what is neither file nor folder."""
+    waiting, count = [""], 0
+    while waiting:
+        inner = waiting.pop()
+        with os.scandir(folder / inner) as entries:
+            for entry in sorted(entries, key=lambda each: each.name):
+                count += 1
+                if entry.name.startswith(".") or entry.name == "__pycache__":
+                    continue
+                path, found = f"{inner}{entry.name}", entry.stat(follow_symlinks=False)
+                if count > _MOST_FILES:
+                    raise SourceError(f"{folder}: more than {_MOST_FILES:,} files; a release has some dozens")
+                if stat.S_ISDIR(found.st_mode):
+                    waiting.append(f"{path}/")
+                elif stat.S_ISREG(found.st_mode):
+                    yield _File(path, found.st_size, (found.st_ino, found.st_mtime_ns))
+                else:
+                    raise _not_regular(folder / path, found.st_mode)
+
+
+def _not_regular(path: Path, mode: int) -> SourceError:
+    if stat.S_ISLNK(mode):
+        return SourceError(
+            f"{path}: a symbolic link; a release has files and folders alone. Copy the folder with what its links point to "
+            "(cp -rL), and read the copy"
+        )
+    kind = next((name for name, test in _KINDS.items() if test(mode)), "a folder")
+    return SourceError(f"{path}: {kind}; expected a file of the release; {_AGAIN}")
+
+
+_KINDS = {
+    "a named pipe": stat.S_ISFIFO,
+    "a socket": stat.S_ISSOCK,
+    "a device": lambda mode: stat.S_ISCHR(mode) or stat.S_ISBLK(mode),
+}
+
+
+@lru_cache(maxsize=2)
+def _read(folder: Path, found: tuple[_File, ...]) -> ReleasedFolder:
+    """Return a release by the files that lie in its folder, each of which is opened once."""
+    files = {file.path: file for file in found}
+    for name in (SUMS, INDEX, LOCK, REJECTS):
+        if name not in files:
+            raise SourceError(f"{folder}: the release has no file {name}; {_AGAIN}")
+    sums = _read_sums(folder, _read_file(folder, files[SUMS], keep=True)[0])
+    contents = _read_listed(folder, files, sums)
+    index, lock_file, lock = _read_index(folder, contents[INDEX]), *_read_lock(folder, contents[LOCK])
+    _check_build(folder, index, lock_file, lock)
+    _check_paths(folder, index, files, sums)
+    tables = _read_tables(folder, index, contents)
+    content = _check_content(folder, index, tables)
+    columns = [*REJECT_COLUMNS, CANARY]
+    rejects = _read_parquet(folder / REJECTS, contents[REJECTS], columns).select(REJECT_COLUMNS)
+    if any(kind != pa.string() for kind in rejects.schema.types):
+        raise SourceError(f"{folder / REJECTS}: expected texts in the columns {', '.join(REJECT_COLUMNS)}; {_AGAIN}")
+    record = BuildRecord(
+        build_id=index.build_id,
+        benchmark=index.benchmark,
+        lock_digest=lock_file.lock_digest,
+        lock=lock,
+        origin={},
+        content_digest=content,
+        report={"build_id": index.build_id, "rows": index.rows},
+        started_at=index.published_at,
+        published_at=index.published_at,
+    )
+    return ReleasedFolder(folder, index, record, tables, rejects)
+
+
+def _read_file(folder: Path, file: _File, keep: bool) -> tuple[bytes, str]:
+    """Return a file's bytes, where they are to be kept, and its SHA-256."""
+    path = folder / file.path
+    largest = _LARGEST_TEXT if file.path in (SUMS, INDEX, LOCK) else _LARGEST
+    if file.size > largest:
+        raise SourceError(f"{path}: {file.size:,} bytes; expected at most {largest:,}; {_AGAIN}")
+    digest, parts = sha256(), []
+    # what took the file's place meanwhile is neither waited for nor followed
+    with os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as opened:
+        now = os.fstat(opened.fileno())
+        if not stat.S_ISREG(now.st_mode):
+            raise _not_regular(path, now.st_mode)
+        left = file.size + 1
+        while left > 0 and (part := opened.read(min(left, _CHUNK))):
+            digest.update(part)
+            left -= len(part)
+            if keep:
+                parts.append(part)
+    return b"".join(parts), digest.hexdigest()
+
+
+def _read_sums(folder: Path, data: bytes) -> dict[str, str]:
+    """Return path → SHA-256 of every file of a release but the list itself."""
+    path, sums = folder / SUMS, dict[str, str]()
+    plain: dict[str, str] = {}
+    try:
+        lines = data.decode("utf-8").split("\n")
+    except UnicodeDecodeError as error:
+        raise SourceError(f"{path}: no UTF-8: {error}; expected a digest and a path a line; {_AGAIN}") from error
+    for number, line in enumerate(lines, 1):
+        if not line or line.startswith("#"):
+            continue
+        found = _SUM.fullmatch(line)
+        if not found or not _is_inside(found[2]):
+            raise SourceError(
+                f"{path}, line {number}: {line[:120]!r}; expected a SHA-256, two spaces and a path inside the folder; {_AGAIN}"
+            )
+        same = unicodedata.normalize("NFC", found[2]).casefold()
+        if same in plain:
+            raise SourceError(
+                f"{path}, line {number}: {found[2]!r} and {plain[same]!r} are one name on some machines; expected each once; {_AGAIN}"
+            )
+        plain[same], sums[found[2]] = found[2], found[1]
+    return sums
+
+
+def _is_inside(path: str) -> bool:
+    """Return whether a path leads from the folder to a file in it, the plain way."""
+    return (
+        0 < len(path) <= 1000
+        and path.isprintable()
+        and "\\" not in path
+        and str(PurePosixPath(path)) == path
+        and not any(part.startswith((".", "/")) for part in PurePosixPath(path).parts)
+    )
+
+
+def _read_listed(folder: Path, files: Mapping[str, _File], sums: Mapping[str, str]) -> dict[str, bytes]:
+    """Return the contents of index, lock and Parquet files; SourceError unless the files are all those that are listed."""
+    if missing := [path for path in sums if path not in files]:
+        raise SourceError(f"{folder}: files of {SUMS} are missing: {_name(missing)}; {_AGAIN}")
+    if more := [path for path in files if path not in sums and path != SUMS]:
+        raise SourceError(
+            f"{folder}: files that {SUMS} does not list: {_name(more)}; expected those of the release alone. Move your own files "
+            f"elsewhere, or {_AGAIN}"
+        )
+    contents, other = {}, []
+    for path, expected in sums.items():
+        keep = path in (INDEX, LOCK) or path.endswith(".parquet")
+        data, digest = _read_file(folder, files[path], keep)
+        if digest != expected:
+            other.append(path)
+        elif keep:
+            contents[path] = data
+    if other:
+        raise SourceError(
+            f"{folder}: not the files that were released: {_name(other)} (sha256sum -c {SUMS} tells all); {_AGAIN}"
+        )
+    return contents
+
+
+def _name(paths: Sequence[str]) -> str:
+    return f"{', '.join(map(repr, paths[:5]))}{f' and {len(paths) - 5} more' if paths[5:] else ''}"
+
+
+def _parse_json(path: Path, data: bytes) -> dict[str, Any]:
+    """Return the object that a JSON file says."""
+
+    def take(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        told = dict(pairs)
+        if len(told) < len(pairs):
+            names = [name for name, _ in pairs]
+            raise ValueError(f"the key {next(name for name in names if names.count(name) > 1)[:60]!r} is there twice")
+        return told
+
+    def refuse(constant: str) -> None:
+        raise ValueError(f"{constant} is no number")
+
+    try:
+        told = json.loads(data.decode("utf-8"), object_pairs_hook=take, parse_constant=refuse)
+    except RecursionError as error:
+        raise SourceError(
+            f"{path}: lists or objects lie too deep in each other; expected {_DEEPEST} at most; {_AGAIN}"
+        ) from error
+    except ValueError as error:
+        raise SourceError(f"{path}: not the JSON that factmill writes: {error}; {_AGAIN}") from error
+    if not isinstance(told, dict):
+        raise SourceError(f"{path}: expected a JSON object; {_AGAIN}")
+    level: list[Any] = [told]
+    for _ in range(_DEEPEST):
+        level = [
+            inner
+            for each in level
+            if isinstance(each, dict | list)
+            for inner in (each.values() if isinstance(each, dict) else each)
+        ]
+    if level:
+        raise SourceError(f"{path}: lists or objects lie too deep in each other; expected {_DEEPEST} at most; {_AGAIN}")
+    return told
+
+
+def _tell_invalid(error: ValidationError) -> str:
+    first = error.errors(include_input=False, include_url=False)[0]
+    return f"{'.'.join(map(str, first['loc']))[:120]}: {first['msg']}"
+
+
+def _read_index(folder: Path, data: bytes) -> ReleaseIndex:
+    told = _parse_json(folder / INDEX, data)
+    form = told.get("factmill_release")
+    if type(form) is int and form < FORM:
+        raise OldBuild(
+            f"{folder}: a release of form {form}, by an earlier factmill; this one reads form {FORM}: release the build again, "
+            "or read it with the version that its lock.json names"
+        )
+    if type(form) is int and form > FORM:
+        raise SourceError(
+            f"{folder}: a release of form {str(form)[:20]}, by a newer factmill; this one reads form {FORM}: install a newer one"
+        )
+    try:
+        return ReleaseIndex.model_validate(told)
+    except ValidationError as error:
+        raise SourceError(f"{folder / INDEX}: {_tell_invalid(error)}; {_AGAIN}") from error
+
+
+def _read_lock(folder: Path, data: bytes) -> tuple[_LockFile, dict[str, Any]]:
+    """Return what lock.json says, and the lock in it as it stands there."""
+    told = _parse_json(folder / LOCK, data)
+    try:
+        return _LockFile.model_validate(told), told["lock"]
+    except ValidationError as error:
+        raise SourceError(f"{folder / LOCK}: {_tell_invalid(error)}; {_AGAIN}") from error
+
+
+def _check_build(folder: Path, index: ReleaseIndex, told: _LockFile, lock: Mapping[str, Any]) -> None:
+    """SourceError unless index and lock are of one build, whose id follows from the lock."""
+    for name in ("build_id", "benchmark", "published_at", "content_digest"):
+        if getattr(index, name) != getattr(told, name):
+            raise SourceError(
+                f"{folder / LOCK}: {name} is {getattr(told, name)}; expected that of {INDEX}, {getattr(index, name)}; {_AGAIN}"
+            )
+    if told.lock.benchmark != index.benchmark:
+        raise SourceError(
+            f"{folder / LOCK}: the lock of a build of {told.lock.benchmark}; expected one of {index.benchmark}; {_AGAIN}"
+        )
+    if not told.withheld and digest_json(lock) != told.lock_digest:
+        raise SourceError(
+            f"{folder / LOCK}: the lock was changed after it was released: its digest is another; {_AGAIN}"
+        )
+    plain = f"{index.benchmark}-{told.lock_digest[:12]}"
+    if not re.fullmatch(rf"{plain}(\.\d{{1,9}})?", index.build_id):
+        raise SourceError(
+            f"{folder / INDEX}: build_id is {index.build_id[:80]!r}; expected {plain}, which follows from the lock; {_AGAIN}"
+        )
+
+
+def _check_paths(folder: Path, index: ReleaseIndex, files: Mapping[str, _File], sums: Mapping[str, str]) -> None:
+    """SourceError unless the index names each data file once, as it lies there, and one Parquet file a split."""
+    seen = set[str]()
+    for split in index.splits:
+        if sum(file.format == "parquet" for file in split.files) != 1:
+            raise SourceError(f"{folder / INDEX}: split {split.name[:80]!r}: expected one Parquet file; {_AGAIN}")
+        for file in split.files:
+            if file.path not in sums or file.path in seen or not file.path.endswith(f".{file.format}"):
+                raise SourceError(
+                    f"{folder / INDEX}: {file.path[:120]!r} of split {split.name[:80]!r}; expected the path of a file "
+                    f"that {SUMS} lists, ends in .{file.format} and is of no other split; {_AGAIN}"
+                )
+            seen.add(file.path)
+            if (file.size, file.sha256) != (files[file.path].size, sums[file.path]):
+                raise SourceError(f"{folder / file.path}: size or digest are not those of {INDEX}; {_AGAIN}")
+
+
+def _read_tables(folder: Path, index: ReleaseIndex, contents: Mapping[str, bytes]) -> dict[str, pa.Table]:
+    """Return the tables of a release: their splits' rows together, as they were published."""
+    parts: dict[str, list[pa.Table]] = {}
+    for config in index.configs:
+        columns = [*dict.fromkeys(column for split in config.splits for column in split.columns), CANARY]
+        for split in config.splits:
+            (path,) = (file.path for file in split.files if file.format == "parquet")
+            table = _read_parquet(folder / path, contents[path], columns, split.rows)
+            parts.setdefault(split.table, []).append(table.select(split.columns))
+    tables = {}
+    for name, found in parts.items():
+        try:
+            tables[name] = pa.concat_tables(found)
+        except pa.ArrowException as error:
+            raise SourceError(f"{folder}: the splits of table {name} have other columns: {error}; {_AGAIN}") from error
+        tables[name] = _sort_rows(tables[name], f"{folder}: table {name}")
+    return tables
+
+
+def _sort_rows(table: pa.Table, where: str) -> pa.Table:
+    ids = table["id"] if "id" in table.column_names else pa.chunked_array([], pa.null())
+    if ids.type != pa.string() or ids.null_count:
+        raise SourceError(f"{where}: expected a column id with a text in every row; {_AGAIN}")
+    counted = pc.value_counts(ids)
+    twice = counted.filter(pc.greater(counted.field("counts"), 1)).field("values")
+    if len(twice):
+        raise SourceError(f"{where}: the id {twice[0].as_py()[:80]!r} is there twice; expected each once; {_AGAIN}")
+    return table.sort_by("id")
+
+
+def _read_parquet(path: Path, data: bytes, columns: Sequence[str], rows: int | None = None) -> pa.Table:
+    """Return the rows of a Parquet file that has these columns, and so many rows where that is known; SourceError for others.
+
+    A few rows are read at once: little Parquet can stand for more rows than memory holds.
+    """
+    try:
+        with pq.ParquetFile(pa.BufferReader(data)) as file:
+            if file.schema_arrow.names != list(columns):
+                raise SourceError(
+                    f"{path}: the columns are {', '.join(file.schema_arrow.names)[:400]}; expected {', '.join(columns)}; {_AGAIN}"
+                )
+            if rows is not None and file.metadata.num_rows != rows:
+                raise SourceError(f"{path}: {file.metadata.num_rows} rows; {INDEX} has {rows}; {_AGAIN}")
+            batches, size = [], 0
+            for batch in file.iter_batches(_ROWS_AT_ONCE, use_threads=False):
+                size += batch.nbytes
+                if size > _LARGEST_TABLE:
+                    raise SourceError(f"{path}: more than {_LARGEST_TABLE:,} bytes of rows; {_AGAIN}")
+                batches.append(batch)
+            table = pa.Table.from_batches(batches, file.schema_arrow)
+        table.validate(full=True)
+        return table
+    except (pa.ArrowException, OSError, MemoryError) as error:
+        raise SourceError(f"{path}: cannot be read as Parquet: {str(error)[:300]}; {_AGAIN}") from error
+
+
+def _check_content(folder: Path, index: ReleaseIndex, tables: Mapping[str, pa.Table]) -> str:
+    """Return the content digest of the rows that a release has; SourceError where they are not those that were released."""
+    digests = {name: digest_rows(table) for name, table in tables.items()}
+    for name, digest in digests.items():
+        listed = index.tables.get(name)
+        if listed is None or (listed.rows, listed.sha256) != (tables[name].num_rows, digest):
+            raise SourceError(
+                f"{folder}: table {name}: its rows are not those of {INDEX}: this folder was changed after it was released; {_AGAIN}"
+            )
+    main = {split.table for split in index.configs[0].splits}
+    if index.rows != (count := sum(split.rows for split in index.splits if split.table in main)):
+        raise SourceError(
+            f"{folder / INDEX}: {index.rows} rows; the splits of {', '.join(sorted(main))} have {count}; {_AGAIN}"
+        )
+    is_whole = all(each.what == REJECT_DETAILS for each in index.left_out)
+    # the review queue is no table of a release, nor is it measured on; all other rows must be there
+    unread = {*index.tables} - {*tables}
+    if unread - ({f"{index.benchmark}_review"} if is_whole else set()):
+        raise SourceError(f"{folder}: the release has no rows of {', '.join(sorted(unread))}; {_AGAIN}")
+    digests |= {name: index.tables[name].sha256 for name in unread}
+    content = combine_digests(f"{name} {digest}" for name, digest in sorted(digests.items()))
+    if is_whole and content != index.content_digest:
+        raise SourceError(
+            f"{folder}: the rows have the content digest {content}; {INDEX} has {index.content_digest}: this folder was changed "
+            f"after it was released; {_AGAIN}"
+        )
+    return content

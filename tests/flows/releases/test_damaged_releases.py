@@ -1,0 +1,169 @@
+"""Released folders as strangers hand them on: whatever was done to them, each command that reads them ends in words."""
+
+import os
+import shutil
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from types import FrameType
+
+import pytest
+from support.builds.damaged_releases import DAMAGES, DEV, INDEX, edit, resum, rewrite_questions
+from support.builds.published import publish_rows
+from support.builds.released import fanout_tables
+from support.commands.command import Factmill, Ran
+from support.commands.without_privileges import PROGRAM, find_hindrance
+
+from tasks.errors import SourceError
+from tasks.fanoutqa.benchmark import FANOUTQA
+from tasks.fanoutqa.evaluation.record import FANOUTQA_EVALUATION
+from tasks.options import RunOptions
+from tasks.storage import released_folders
+from tasks.storage.builds import find_build
+from tasks.storage.released_folders import open_release
+
+REPLACED = {
+    "form of an earlier factmill",
+    "column of numbers, all digests updated",
+    "column of nulls, all digests updated",
+}
+"""Damages that --force replaces: the files agree with each other, so that nothing goes that was not released."""
+
+
+@pytest.fixture(scope="module")
+def released(factmill: Factmill, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with a warehouse, w.duckdb, and the release of its build, whole."""
+    folder = tmp_path_factory.mktemp("released")
+    publish_rows(folder / "w.duckdb", FANOUTQA, fanout_tables(("dev", "dev", "test")))
+    ran = release(factmill, folder, folder / "whole")
+    assert ran.code == 0, ran.err
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def _bounded(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Keep bombs small, and fail where a command waits for what never comes."""
+
+    def fail(_number: int, _frame: FrameType | None) -> None:
+        raise AssertionError("the command hangs")
+
+    monkeypatch.setattr(released_folders, "_LARGEST_TABLE", 64 << 20)
+    before = signal.signal(signal.SIGALRM, fail)
+    signal.alarm(300)
+    yield
+    signal.alarm(0)
+    signal.signal(signal.SIGALRM, before)
+
+
+def release(factmill: Factmill, folder: Path, to: Path, *more: str) -> Ran:
+    return factmill(
+        "release", "latest:fanoutqa", "--to", to, "--with-answers", "--warehouse", folder / "w.duckdb", *more
+    )
+
+
+def copy(released: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(released / "whole", tmp_path / "copy"))
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_every_command_names_what_is_wrong(released: Path, factmill: Factmill, tmp_path: Path, damage: str) -> None:
+    folder = copy(released, tmp_path)
+    DAMAGES[damage](folder)
+    silent = ("--model", "silent", "--warehouse", tmp_path / "none.duckdb")
+    ran = {
+        "diff": factmill("diff", released / "whole", folder, "--warehouse", released / "w.duckdb"),
+        "evaluate": factmill("evaluate", "fanoutqa", "--release", folder, *silent),
+        "release": release(factmill, released, folder),
+        "release --force": release(factmill, released, folder, "--force"),
+    }
+    for command, each in ran.items():
+        last = each.err.splitlines()[-1]
+        print(f"{damage} | {command} | {each.code} | {last}")
+        if command == "release --force" and damage in REPLACED:
+            assert (each.code, open_release(folder).index.rows) == (0, 3)
+            continue
+        assert each.code in (1, 2), (command, each)
+        assert last.startswith("factmill: ") and str(folder) in last, (command, last)
+        assert "Traceback" not in each.err + each.out
+    assert not (tmp_path / "none.duckdb").exists()
+
+
+def test_a_whole_release_is_the_build_by_its_rows(released: Path, factmill: Factmill, tmp_path: Path) -> None:
+    build = find_build(released / "w.duckdb", "latest:fanoutqa")
+    found = open_release(released / "whole")
+    assert found.record.content_digest == build.content_digest
+    assert (found.record.lock, found.record.build_id) == (build.lock, build.build_id)
+    ran = factmill("diff", released / "whole", build.build_id, "--warehouse", released / "w.duckdb", "--exit-code")
+    assert (ran.code, "3 rows before, 3 after: 3 the same" in ran.out) == (0, True), ran.err
+
+
+def test_rows_that_were_altered_with_all_digests_are_never_the_build(
+    released: Path, factmill: Factmill, tmp_path: Path
+) -> None:
+    folder = copy(released, tmp_path)
+    rewrite_questions(content=True)(folder)
+    found = open_release(folder)
+    build = find_build(released / "w.duckdb", "latest:fanoutqa")
+    assert found.record.build_id == build.build_id
+    assert found.record.content_digest != build.content_digest
+    params = FANOUTQA_EVALUATION.params(model="silent", release=str(folder))
+    locked = FANOUTQA_EVALUATION.lock_inputs(params, RunOptions(warehouse=tmp_path / "none.duckdb"))
+    assert locked.inputs.as_locked()["source_digest"] == found.record.content_digest
+    with pytest.raises(SourceError, match=r"whose rows in .* are others"):
+        FANOUTQA_EVALUATION.lock_inputs(params, RunOptions(warehouse=released / "w.duckdb"))
+
+
+def test_altered_rows_are_not_the_build_where_the_release_says_that_it_leaves_some_out(
+    released: Path, tmp_path: Path
+) -> None:
+    folder = copy(released, tmp_path)
+    rewrite_questions(tables=True)(folder)
+    left_out = [{"what": "nothing", "why": "", "rows": 0}]
+
+    def change(index: dict[str, object]) -> dict[str, object]:
+        tables = {name: table for name, table in dict(index["tables"]).items() if name != "fanoutqa_review"}  # type: ignore[call-overload]
+        return index | {"left_out": left_out, "tables": tables}
+
+    edit(INDEX, change)(folder)
+    found = open_release(folder)
+    assert found.record.content_digest not in (
+        found.index.content_digest,
+        open_release(released / "whole").record.content_digest,
+    )
+
+
+def test_a_release_that_changes_is_read_again(released: Path, tmp_path: Path) -> None:
+    folder = copy(released, tmp_path)
+    assert open_release(folder) is open_release(folder)
+    data = (folder / DEV).read_bytes()
+    (folder / DEV).write_bytes(data[:-8] + b"\0\0\0\0PAR1")
+    with pytest.raises(SourceError, match="not the files that were released"):
+        open_release(folder)
+    (folder / DEV).write_bytes(data)
+    assert open_release(folder).index.rows == 3
+
+
+def test_what_hubs_and_tools_leave_is_passed_over(released: Path, factmill: Factmill, tmp_path: Path) -> None:
+    folder = copy(released, tmp_path)
+    for name in (".git", ".cache/huggingface", "lm_eval/__pycache__"):
+        (folder / name).mkdir(parents=True)
+        os.mkfifo(folder / name / "pipe")
+    (folder / ".gitattributes").write_text("*.parquet filter=lfs\n")
+    assert open_release(folder).index.rows == 3
+
+
+def test_a_file_that_may_not_be_read_is_named(released: Path, factmill: Factmill, tmp_path: Path) -> None:
+    if hindrance := find_hindrance():
+        pytest.skip(hindrance)
+    folder = copy(released, tmp_path)
+    (folder / DEV).chmod(0)
+    someone = Factmill(tmp_path / "home", factmill.prefect_api, PROGRAM)
+    ran = someone.run_process("diff", folder, released / "whole", "--warehouse", released / "w.duckdb")
+    assert (ran.code, f"{folder / DEV}: cannot be read: Permission denied" in ran.err) == (2, True), ran.err
+
+
+def test_sums_that_are_written_again_are_those_of_the_release(released: Path, tmp_path: Path) -> None:
+    """The support that damages releases leaves one whole that it does not damage: else all that it makes would be refused."""
+    folder = copy(released, tmp_path)
+    resum(folder, content=True)
+    assert open_release(folder).record.content_digest == open_release(released / "whole").record.content_digest

@@ -1,0 +1,291 @@
+"""A released folder as strangers might hand it on: each kind of damage by name, as what it does to the folder."""
+
+import json
+import os
+import socket
+from collections.abc import Callable
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tasks.core.fingerprints import combine_digests, digest_json
+from tasks.storage.shards import digest_rows
+
+DEV = "data/fanoutqa/dev.parquet"
+"""The table of questions with answers."""
+INDEX, LOCK, SUMS = "release.json", "lock.json", "SHA256SUMS"
+Change = Callable[[Any], Any]
+
+
+def resum(folder: Path, tables: bool = False, content: bool = False) -> None:
+    """Make sizes and sums those of the files that lie there; on request the digests of tables and of all rows too."""
+    index = json.loads((folder / INDEX).read_bytes())
+    splits = [split for config in index["configs"] for split in config["splits"]]
+    for file in (file for split in splits for file in split["files"]):
+        if (folder / file["path"]).is_file():
+            data = (folder / file["path"]).read_bytes()
+            file |= {"size": len(data), "sha256": sha256(data).hexdigest()}
+    for name in index.get("tables", {}) if tables or content else ():
+        found = [split for split in splits if split["table"] == name]
+        parts = [pq.read_table(folder / each["files"][0]["path"]).select(each["columns"]) for each in found]
+        for split, part in zip(found, parts, strict=True):
+            split["rows"] = part.num_rows
+        if parts:
+            table = pa.concat_tables(parts)
+            index["tables"][name] = {"rows": table.num_rows, "sha256": digest_rows(table.sort_by("id"))}
+    if content:
+        told = sorted(index.get("tables", {}).items())
+        index["content_digest"] = combine_digests(f"{name} {each['sha256']}" for name, each in told)
+        edit(LOCK, lambda lock: lock | {"content_digest": index["content_digest"]}, sums=False)(folder)
+    (folder / INDEX).write_text(json.dumps(index), "utf-8")
+    write_sums(folder)
+
+
+def write_sums(folder: Path) -> None:
+    """Write the list of digests as of the files that lie there."""
+    files = sorted(path for path in folder.rglob("*") if path.is_file() and path.name != SUMS)
+    lines = [f"{sha256(path.read_bytes()).hexdigest()}  {path.relative_to(folder).as_posix()}\n" for path in files]
+    (folder / SUMS).write_text("".join(lines), "utf-8", "surrogateescape")
+
+
+def edit(name: str, change: Change, sums: bool = True) -> Callable[[Path], None]:
+    """Return what puts a changed object into one of the folder's JSON files."""
+
+    def apply(folder: Path) -> None:
+        told = change(json.loads((folder / name).read_bytes()))
+        (folder / name).write_text(json.dumps(told), "utf-8")
+        if sums:
+            write_sums(folder)
+
+    return apply
+
+
+def rewrite(change: Change, path: str = DEV, **resumming: bool) -> Callable[[Path], None]:
+    """Return what writes a changed table, with sums that agree."""
+
+    def apply(folder: Path) -> None:
+        pq.write_table(change(pq.read_table(folder / path)), folder / path, store_schema=False)
+        resum(folder, **resumming)
+
+    return apply
+
+
+def put(name: str, data: bytes, sums: bool = False) -> Callable[[Path], None]:
+    """Return what puts bytes in the place of a file."""
+
+    def apply(folder: Path) -> None:
+        (folder / name).write_bytes(data)
+        if sums:
+            write_sums(folder)
+
+    return apply
+
+
+def replace_path(path: str) -> Callable[[Path], None]:
+    """Return what has the index name another file for the table of questions, with its true size and digest."""
+
+    def change(index: Any) -> Any:
+        index["configs"][0]["splits"][0]["files"][0]["path"] = path
+        return index
+
+    return edit(INDEX, change)
+
+
+def _alter(table: pa.Table) -> pa.Table:
+    asked = pa.array([f"{each} Truly?" for each in table["question"].to_pylist()], pa.string())
+    return table.set_column(table.column_names.index("question"), "question", asked)
+
+
+def _set(name: str, values: Callable[[int], pa.Array]) -> Change:
+    return lambda table: table.set_column(table.column_names.index(name), name, values(table.num_rows))
+
+
+def _swap(table: pa.Table) -> pa.Table:
+    other = {"question": "answer", "answer": "question"}
+    return table.rename_columns([other.get(name, name) for name in table.column_names])
+
+
+def _replace(make: Callable[[Path, Path], object], name: str = DEV) -> Callable[[Path], None]:
+    """Return what takes a file away and has something else made in its place: (where it lay, where it lies now)."""
+
+    def apply(folder: Path) -> None:
+        moved = folder.with_name(f"{folder.name}-moved")
+        (folder / name).rename(moved)
+        make(folder / name, moved)
+
+    return apply
+
+
+def _listen(path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as listener:  # addresses of sockets are short: relative to the folder
+        here = Path.cwd()
+        os.chdir(path.parent)
+        listener.bind(path.name)
+        os.chdir(here)
+
+
+def _enlarge(name: str, size: int) -> Callable[[Path], None]:
+    return lambda folder: os.truncate(folder / name, size)  # sparse: no disk is filled
+
+
+def _split(**changed: Any) -> Callable[[Path], None]:
+    return edit(INDEX, lambda index: index["configs"][0]["splits"][0].update(changed) or index)
+
+
+def _file(**changed: Any) -> Callable[[Path], None]:
+    return edit(INDEX, lambda index: index["configs"][0]["splits"][0]["files"][0].update(changed) or index)
+
+
+def _twins(one: str, other: str) -> Callable[[Path], None]:
+    def apply(folder: Path) -> None:
+        for name in (one, other):
+            (folder / name).write_text("twin")
+        write_sums(folder)
+
+    return apply
+
+
+def _forge_lock(change: Change) -> Callable[[Path], None]:
+    """Return what changes a lock, with all digests and ids that follow from it."""
+
+    def apply(folder: Path) -> None:
+        told = json.loads((folder / LOCK).read_bytes())
+        told["lock"] = change(told["lock"])
+        told["lock_digest"] = digest_json(told["lock"])
+        told["build_id"] = f"{told['benchmark']}-{told['lock_digest'][:12]}"
+        (folder / LOCK).write_text(json.dumps(told), "utf-8")
+        edit(INDEX, lambda index: index | {"build_id": told["build_id"]})(folder)
+
+    return apply
+
+
+def _drop_line(folder: Path) -> None:
+    lines = (folder / SUMS).read_text("utf-8").splitlines(keepends=True)
+    (folder / SUMS).write_text("".join(line for line in lines if DEV not in line), "utf-8")
+
+
+def _bomb(table: pa.Table) -> pa.Table:
+    rows = 400_000
+    text = pa.DictionaryArray.from_arrays(pa.array([0] * rows, pa.int32()), pa.array(["x" * 100_000]))
+    columns = {name: pa.array(["x"] * rows) for name in table.column_names}
+    return pa.table({**columns, "question": text})
+
+
+def rewrite_questions(**resumming: bool) -> Callable[[Path], None]:
+    """Return what alters all questions, with sums that agree."""
+    return rewrite(_alter, **resumming)
+
+
+def _count_bomb(folder: Path) -> None:
+    rewrite(_bomb)(folder)
+    _split(rows=400_000)(folder)
+
+
+def _spoil_text(table: pa.Table) -> pa.Table:
+    bad = pa.array([b"\xff\xfe"] * table.num_rows, pa.binary()).view(pa.string())
+    return table.set_column(table.column_names.index("question"), "question", bad)
+
+
+DAMAGES: dict[str, Callable[[Path], None]] = {
+    "table cut off": lambda folder: os.truncate(folder / DEV, 200),
+    "table cut off, sums updated": lambda folder: (os.truncate(folder / DEV, 200), resum(folder)),  # type: ignore[dict-item]
+    "table empty, sums updated": lambda folder: (os.truncate(folder / DEV, 0), resum(folder)),  # type: ignore[dict-item]
+    "table is text, sums updated": lambda folder: (put(DEV, b"id,question\n")(folder), resum(folder)),  # type: ignore[dict-item]
+    "rows altered": lambda folder: pq.write_table(_alter(pq.read_table(folder / DEV)), folder / DEV),
+    "rows altered, sums updated": rewrite_questions(),
+    "rows altered, sums and digests of tables updated": rewrite_questions(tables=True),
+    "last row gone, sums updated": rewrite(lambda table: table.slice(0, table.num_rows - 1), tables=True),
+    "no rows, sums updated": rewrite(lambda table: table.slice(0, 0), tables=True),
+    "columns swapped, sums updated": rewrite(_swap),
+    "column of numbers, all digests updated": rewrite(_set("answer", lambda rows: pa.array(range(rows))), content=True),
+    "column of nulls, all digests updated": rewrite(_set("question", lambda rows: pa.nulls(rows, pa.string())), content=True),
+    "texts that are no UTF-8, sums updated": rewrite(_spoil_text),
+    "column too many, sums updated": rewrite(lambda table: table.append_column("more", pa.array(range(table.num_rows)))),
+    "column missing, sums updated": rewrite(lambda table: table.drop_columns(["categories"])),
+    "one id twice, sums updated": rewrite(_set("id", lambda rows: pa.array(["q0"] * rows))),
+    "one id twice, all digests updated": rewrite(
+        lambda table: pa.concat_tables([table, table]), "data/articles/full.parquet", content=True
+    ),
+    "bomb of repeated text, sums updated": rewrite(_bomb),
+    "bomb of repeated text, rows counted": _count_bomb,
+    "path absolute": lambda folder: _replace(lambda _, moved: replace_path(str(moved))(folder))(folder),
+    "path with ..": lambda folder: _replace(lambda _, moved: replace_path(f"../{moved.name}")(folder))(folder),
+    "path with backslashes": replace_path("data\\fanoutqa\\dev.parquet"),
+    "path with NUL": replace_path("data/fanoutqa/dev\0.parquet"),
+    "path empty": replace_path(""),
+    "path of 100,000 characters": replace_path("x" * 100_000),
+    "path not normal": replace_path("data/./fanoutqa//dev.parquet"),
+    "path of another split's file": replace_path("data/articles/full.parquet"),
+    "path a number": _file(path=7),
+    "table a link to /etc/passwd": _replace(lambda path, _: path.symlink_to("/etc/passwd")),
+    "table a link to itself": _replace(lambda path, _: path.symlink_to(path.name)),
+    "table a link to its own bytes": _replace(lambda path, moved: path.symlink_to(moved)),
+    "folder a link": _replace(lambda path, moved: path.symlink_to(moved), "data"),
+    "table a FIFO": _replace(lambda path, _: os.mkfifo(path)),
+    "table a folder": _replace(lambda path, _: path.mkdir()),
+    "table a socket": _replace(lambda path, _: _listen(path)),
+    "table missing": lambda folder: (folder / DEV).unlink(),
+    "rejects missing": lambda folder: (folder / "rejects.parquet").unlink(),
+    "rejects of other columns, sums updated": rewrite(lambda table: table.drop_columns(["reason"]), "rejects.parquet"),
+    "rejects of numbers, sums updated": rewrite(_set("detail", lambda rows: pa.array(range(rows))), "rejects.parquet"),
+    "table not listed": put("data/fanoutqa/more.parquet", b"PAR1"),
+    "FIFO not listed": lambda folder: os.mkfifo(folder / "data/pipe"),
+    "card altered": put("README.md", b"# Mine\n"),
+    "table of 1 TB": _enlarge(DEV, 2**40),
+    "size too large": _file(size=2**70),
+    "size negative": _file(size=-1),
+    "rows beyond count": _split(rows=10**30),
+    "rows negative": _split(rows=-1),
+    "rows NaN": _split(rows=float("nan")),
+    "split without files": _split(files=[]),
+    "split named twice": edit(INDEX, lambda index: index["configs"][0]["splits"].append(index["configs"][0]["splits"][0]) or index),
+    "configs a number": edit(INDEX, lambda index: index | {"configs": 3}),
+    "tables a list": edit(INDEX, lambda index: index | {"tables": []}),
+    "content digest another's": edit(INDEX, lambda index: index | {"content_digest": "0" * 64}),
+    "build's id another's": edit(INDEX, lambda index: index | {"build_id": "fanoutqa-000000000000"}),
+    "benchmark unknown": edit(INDEX, lambda index: index | {"benchmark": "nothing"}),
+    "day of publishing no day": edit(INDEX, lambda index: index | {"published_at": "2026-02-30"}),
+    "left out: a number": edit(INDEX, lambda index: index | {"left_out": [3]}),
+    "form of a newer factmill": edit(INDEX, lambda index: index | {"factmill_release": 99}),
+    "form of an earlier factmill": edit(INDEX, lambda index: index | {"factmill_release": 0}),
+    "form a text": edit(INDEX, lambda index: index | {"factmill_release": "1"}),
+    "index missing": lambda folder: (folder / INDEX).unlink(),
+    "index a list": put(INDEX, b"[]", sums=True),
+    "index cut off": lambda folder: (os.truncate(folder / INDEX, 300), write_sums(folder)),  # type: ignore[dict-item]
+    "index empty": put(INDEX, b"", sums=True),
+    "index no UTF-8": put(INDEX, b'{"factmill_release": "\xff"}', sums=True),
+    "index with a byte order mark": lambda folder: put(INDEX, b"\xef\xbb\xbf" + (folder / INDEX).read_bytes(), sums=True)(folder),
+    "index with a key twice": lambda folder: put(
+        INDEX, b'{"rows": 1, ' + (folder / INDEX).read_bytes().lstrip()[1:], sums=True
+    )(folder),
+    "index 100,000 lists deep": put(INDEX, b'{"factmill_release": ' + b"[" * 100_000 + b"]" * 100_000 + b"}", sums=True),
+    "index 400 objects deep": put(INDEX, b'{"factmill_release": 1, "left_out": ' + b'{"a": ' * 400 + b"1" + b"}" * 401, sums=True),
+    "index with a number of 10,000 digits": put(INDEX, b'{"factmill_release": ' + b"9" * 10_000 + b"}", sums=True),
+    "index of 1 TB": _enlarge(INDEX, 2**40),
+    "index a FIFO": _replace(lambda path, _: os.mkfifo(path), INDEX),
+    "lock missing": lambda folder: (folder / LOCK).unlink(),
+    "lock a list": put(LOCK, b"[]", sums=True),
+    "lock altered, sums updated": edit(LOCK, lambda told: told["lock"].update(author="me") or told),
+    "lock of another build": edit(LOCK, lambda told: told | {"build_id": "fanoutqa-000000000000"}),
+    "lock of another benchmark": _forge_lock(lambda lock: lock | {"benchmark": "granola"}),
+    "lock without services, all digests updated": _forge_lock(lambda lock: {**lock, "services": {}}),
+    "lock without sources, all digests updated": _forge_lock(lambda lock: {**lock, "sources": []}),
+    "lock with prompts of numbers, all digests updated": _forge_lock(lambda lock: {**lock, "prompts": [1]}),
+    "lock with units of numbers, all digests updated": _forge_lock(lambda lock: {**lock, "params": {"units": [[1]]}}),
+    "lock with decisions of numbers, all digests updated": _forge_lock(
+        lambda lock: {**lock, "params": {"params": {}, "reviewing": {"decisions": [1]}}}
+    ),
+    "lock a FIFO": _replace(lambda path, _: os.mkfifo(path), LOCK),
+    "sums missing": lambda folder: (folder / SUMS).unlink(),
+    "sums empty": put(SUMS, b""),
+    "sums without the table": _drop_line,
+    "sums no text": put(SUMS, b"\xff" * 100),
+    "sums a FIFO": _replace(lambda path, _: os.mkfifo(path), SUMS),
+    "sums of 1 TB": _enlarge(SUMS, 2**40),
+    "two names that differ in case alone": _twins("NOTE", "Note"),
+    "two names of one normal form": _twins("caf\u00e9", "cafe\u0301"),
+}  # fmt: skip
+"""Name → what does it to a release of FanOutQA that holds all of its build."""
