@@ -8,7 +8,6 @@ is first asked; they are in no settings object, so they cannot be stored, logged
 import errno
 import os
 import re
-import tomllib
 from collections.abc import Collection
 from datetime import UTC, date, datetime
 from pathlib import Path
@@ -28,9 +27,11 @@ from tasks.assets import ROOT
 from tasks.compute import CLUSTER, Compute, read_cluster
 from tasks.core.addresses import check_service
 from tasks.core.calls.jobs import Jobs
+from tasks.core.epochs import EARLIEST, LATEST
 from tasks.core.fingerprints import digest_json
-from tasks.core.rows import StrictModel
+from tasks.core.rows import LONGEST_S, MOST, StrictModel
 from tasks.errors import SettingsError
+from tasks.files import read_toml
 from tasks.text.ages import PATTERN, check_age
 from tasks.text.suggestions import suggest_name
 
@@ -83,7 +84,7 @@ def _check_address(url: str) -> str:
 
 
 Address = Annotated[str, AfterValidator(_check_address)]
-Usd = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Usd = Annotated[float, Field(ge=0, le=1_000_000)]
 Age = Annotated[str, BeforeValidator(check_age), WithJsonSchema({"type": "string", "pattern": f"^{PATTERN}$"})]
 """Such as 90m, 12h, 30d, or seconds (text/ages.py)."""
 
@@ -108,13 +109,13 @@ class Limits(StrictModel):
 
     parallel: int = Field(default=4, ge=1, le=1024)
     """Requests under way at once, at most; the limiter goes below it after 429s and time-outs."""
-    timeout_s: float = Field(default=60.0, gt=0)
+    timeout_s: float = Field(default=60.0, gt=0, le=LONGEST_S)
     """Seconds one request may take."""
-    attempts: int = Field(default=5, ge=1)
+    attempts: int = Field(default=5, ge=1, le=1000)
     """Tries of one request in all."""
-    backoff_s: float = Field(default=1.0, ge=0)
+    backoff_s: float = Field(default=1.0, ge=0, le=3600)
     """First pause before a retry; doubled each time, with jitter, never over 60 s unless Retry-After says so."""
-    batch: int = Field(default=100, ge=1)
+    batch: int = Field(default=100, ge=1, le=10_000)
     """Logical calls bundled into one request, where the service can (VALUES, titles)."""
     redirects: tuple[str, ...] = ()
     """Hosts that the service may redirect to beside its own, such as "query.example.org" or "127.0.0.1:9999"."""
@@ -175,15 +176,15 @@ class Model(StrictModel):
     """True when the server honours `n` for several samples in one request."""
     token_limit: Literal["max_tokens", "max_completion_tokens", "none"] = "max_tokens"
     """What the server calls the most tokens of a reply; `none`: it is not told."""
-    thinking_tokens: int = Field(default=0, ge=0)
+    thinking_tokens: int = Field(default=0, ge=0, le=MOST)
     """Added to the limit of each prompt: what a model that reasons may spend before it answers."""
-    temperature: float | Literal["asked", "none"] = "asked"
+    temperature: Annotated[float, Field(ge=0, le=100)] | Literal["asked", "none"] = "asked"
     """`asked`: what the prompt says; a number: always that; `none`: it is not told."""
     seed: bool = True
     """False when the server takes no `seed`."""
     tools: bool = True
     """False when the server takes no `tools`: what needs some is then asked for in plain text."""
-    context_tokens: int = Field(default=0, ge=0)
+    context_tokens: int = Field(default=0, ge=0, le=MOST)
     """Tokens that the model can be shown at once; 0: not told."""
     system: Literal["own", "merge"] = "own"
     """`merge`: the system message stands before the first user message, and roles alternate."""
@@ -209,7 +210,7 @@ class Model(StrictModel):
     mode: Literal["single", "batch"] = "single"
     """`batch`: builds and evaluations ask by batch jobs of the server (`/v1/files`, `/v1/batches`; Message Batches of kind
     `anthropic`), for less and within a day."""
-    batch_price: float = Field(default=0.5, ge=0)
+    batch_price: float = Field(default=0.5, ge=0, le=100)
     """What a batch job costs of the prices above; 1 where these are those of batch jobs."""
     jobs: Jobs = Jobs()
     limits: Limits = Limits()
@@ -347,7 +348,7 @@ class World(StrictModel):
     name: str
     user_agent: str
     """Sent with every request; Wikimedia asks for a contact address in it."""
-    epoch: date | None = None
+    epoch: Annotated[date, Field(ge=EARLIEST, le=LATEST)] | None = None
     """Day the world is seen at (cut-off of page views); None: the first day of the current month."""
     wikidata: Wikidata = Wikidata()
     wikipedia: Endpoint = Endpoint()
@@ -446,18 +447,15 @@ def load_world(name: str, graph: str | None = None) -> World:
     """
     path = ROOT / "data" / "worlds" / f"{name}.toml" if name in SHIPPED_WORLDS else Path(name)
     try:
-        world = World.model_validate(tomllib.loads(path.read_text("utf-8")))
+        world = World.model_validate(read_toml(path))
     except (FileNotFoundError, IsADirectoryError, NotADirectoryError) as error:
         raise SettingsError(f"no world {name!r}: give `embedded`, `live` or the path of a TOML file") from error
     except OSError as error:
         raise SettingsError(f"the world {name[:_LONGEST_NAMED]!r} cannot be read: {error.strerror}") from error
     except ValidationError as error:
         raise SettingsError(f"{path}: {'; '.join(_describe_fault(fault) for fault in error.errors())}") from error
-    except tomllib.TOMLDecodeError as error:
-        raise SettingsError(f"{path}: not a TOML file: {error}") from error
-    except (ValueError, RecursionError) as error:
-        why = "nested too deeply" if isinstance(error, RecursionError) else str(error).partition(";")[0]
-        raise SettingsError(f"{path}: not a TOML file that can be read: {why}") from error
+    except ValueError as error:
+        raise SettingsError(f"{path}: not a TOML file that can be read: {error}") from error
     if cluster := environment(CLUSTER):
         world = world.model_copy(update={"compute": read_cluster(cluster, world.compute)})
     return world if graph is None else world.with_graph(graph)
@@ -510,9 +508,14 @@ def warehouse_wait_s() -> float:
     """Return how many seconds to wait for another process to let go of the warehouse (FACTMILL_WAIT_S, default 30)."""
     given = os.environ.get("FACTMILL_WAIT_S", "30")
     try:
-        return float(given)
+        wait_s = float(given)
     except ValueError:
-        raise SettingsError(f"FACTMILL_WAIT_S is {given!r}; expected a number of seconds") from None
+        wait_s = -1
+    if not 0 <= wait_s <= LONGEST_S:
+        raise SettingsError(
+            f"FACTMILL_WAIT_S is {given[:_LONGEST_NAMED]!r}; expected seconds from 0 to {LONGEST_S:.0f}"
+        )
+    return wait_s
 
 
 def graphs_folder(home_folder: Path) -> Path:

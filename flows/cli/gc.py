@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from flows.cli.options import AsJson, Warehouse, check_given_age, print_json, print_lines
+from tasks.core.rows import MOST
 from tasks.errors import UnknownBuild, WarehouseError
 from tasks.options import RunOptions, warehouse_of
 from tasks.storage.housekeeping.freed import Freed
@@ -17,7 +18,8 @@ from tasks.text.ages import read_age
 
 def gc(
     keep: Annotated[
-        int, typer.Option(min=1, help="Newest builds of each benchmark and author that stay.", metavar="NUMBER")
+        int,
+        typer.Option(min=1, max=MOST, help="Newest builds of each benchmark and author that stay.", metavar="NUMBER"),
     ] = 10,
     builds_older_than: Annotated[
         str | None,

@@ -46,9 +46,10 @@ from flows.cli.spending.forecast import forecast_app
 from flows.cli.spending.jobs import jobs_app
 from flows.cli.validate import validate_app
 from tasks import progress
-from tasks.errors import FactmillError
+from tasks.core.rows import MOST
+from tasks.errors import FactmillError, UsageError
 from tasks.options import RunOptions, warehouse_of
-from tasks.text.whole import clean
+from tasks.text.whole import clean, shorten_middle
 
 app = typer.Typer(
     help="Rebuild factuality benchmarks from Wikipedia and Wikidata. Try: factmill build granola",
@@ -81,6 +82,10 @@ app.add_typer(validate_app, name="validate")
 app.command("worker")(worker)
 app.add_typer(world_app, name="world")
 
+_LONGEST_ARGUMENT = 4096
+"""Characters of an argument, at most: as many as a path has."""
+_LONGEST_MESSAGE = 4000
+"""Characters of an error's message that are printed."""
 BuildName = Annotated[
     str, typer.Argument(help="A build's id, the beginning of one, or latest:BENCHMARK.", metavar="BUILD")
 ]
@@ -112,9 +117,13 @@ def _insist_on_utf8() -> None:
 def _run_command() -> int:
     code = 0
     try:
+        if longest := next((each for each in sys.argv[1:] if len(each) > _LONGEST_ARGUMENT), ""):
+            raise UsageError(
+                f"an argument has {len(longest):,} characters, expected {_LONGEST_ARGUMENT:,} at most: {shorten_middle(longest)!r}"
+            )
         app(standalone_mode=True)
     except FactmillError as error:
-        sys.stderr.write(f"factmill: {clean(str(error))}\n")
+        sys.stderr.write(f"factmill: {clean(shorten_middle(str(error), _LONGEST_MESSAGE))}\n")
         code = error.exit_code
     except BrokenPipeError:
         code = 1
@@ -170,7 +179,7 @@ def show(
     build_name: Annotated[
         str | None, typer.Option("--build", help="A build; default: the latest.", metavar="BUILD")
     ] = None,
-    limit: Annotated[int, typer.Option(min=1, help="Rows to show.")] = 20,
+    limit: Annotated[int, typer.Option(min=1, max=MOST, help="Rows to show.")] = 20,
     relation: Annotated[
         str | None,
         typer.Option(

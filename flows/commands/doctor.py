@@ -8,6 +8,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
 from functools import partial
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -271,6 +272,8 @@ def _reach(url: str, headers: dict[str, str]) -> str:
         raise ServiceError(f"{url} answers HTTP {error.code}") from None
     except ValueError as error:
         raise SettingsError(f"{url}: no address: {error}") from None
+    except HTTPException as error:
+        raise ServiceError(f"{url} does not speak HTTP: {shorten(repr(error))}") from None
 
 
 def _try(what: str, look: Callable[[], str], advice: str) -> Finding:

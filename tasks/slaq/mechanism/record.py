@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar
 from pydantic import Field
 
 from tasks.core.evaluation.rows import EvaluationMetric
-from tasks.core.rows import StrictModel
+from tasks.core.rows import MOST, StrictModel
 from tasks.engine.benchmark import Assets, Benchmark, Inputs, Locked, SideTable
 from tasks.errors import UnknownBuild, UsageError
 from tasks.evaluation.record import METRICS
@@ -35,7 +35,7 @@ class MechanismParams(Params):
     """Folder of the model that gave the answers, in Hugging Face's form (repeatable: one for each evaluation, in its order)."""
     pairs: Annotated[str | None, Option(metavar="FILE")] = None
     """CSV with the columns id, short_text, long_text: parts of both answers that state the same fact, as people paired them; they come before what is found."""
-    per_kind: int = Field(default=30, ge=1)
+    per_kind: int = Field(default=30, ge=1, le=MOST)
     """Facts of each model and kind (right in both answers; right in one), drawn with the seed."""
     least_matched: float = Field(default=0.5, ge=0, le=1)
     """Share of the short answer's content words that a part of the long answer must have to be its pair."""
@@ -49,9 +49,9 @@ class MechanismParams(Params):
     """Numbers to compute in; importances of bfloat16 and float16 are coarse."""
     device: Device = "auto"
     """Where to compute; auto: on the GPU where there is one."""
-    folds: int = Field(default=5, ge=2)
+    folds: int = Field(default=5, ge=2, le=1000)
     """Parts of the cross-validation."""
-    seed: int = 0
+    seed: int = Field(default=0, ge=-MOST, le=MOST)
     """Seed of the draw of facts, the folds and the intervals."""
 
 
