@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from support.commands.command import Factmill
 from support.processes.standing_prefect import ask_server
-from support.steps.warehouses import empty_warehouse
 from support.webs.prepared import link_prepared
 
 from tasks.storage.builds import list_builds
 from tasks.storage.housekeeping.prefect_history import bound_history, clean_history, history_of, vacuum_history
+from tasks.storage.recording.folders import work_folder
 
 
 @pytest.fixture
@@ -112,10 +112,9 @@ def test_runs_that_were_killed_are_ended_where_they_are_known(tmp_path: Path, pr
 
 def test_what_stays_for_its_age_is_named_with_the_day_it_can_go_and_the_option(tmp_path: Path) -> None:
     alone = Factmill(tmp_path / "home")
-    folder = tmp_path / "home" / "factmill.duckdb.runs" / "toy-1"
+    folder = work_folder(tmp_path / "home" / "factmill.duckdb") / "toy-1"
     folder.mkdir(parents=True)
     (folder / "held").write_bytes(b"12345")
-    empty_warehouse(tmp_path / "home" / "factmill.duckdb")
     told = "1 more (5 B) stay only because they are younger than 30d; the last of them can go from "
     ran = alone("gc")
     assert (ran.code, told in ran.out, "all of them now with --older-than 0s" in ran.out) == (0, True, True), ran
