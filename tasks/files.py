@@ -33,6 +33,12 @@ def open_regular(path: Path) -> BinaryIO:
     raise OSError(errno.EINVAL, "it is a pipe, a device or a socket, where a file was expected", str(path))
 
 
+def absolute_path(given: str | Path) -> Path:
+    """Return a path as it holds from any folder: `~` is a home, where it names one, and links are followed as far as they lead."""
+    # unlike pathlib's, neither raises where nobody has that home or a link leads to itself
+    return Path(os.path.realpath(os.path.expanduser(given)))  # noqa: PTH111
+
+
 def read_regular(path: Path, most_bytes: int = 1 << 30) -> bytes:
     """Return what a regular file holds; OSError for anything else, and for one of more bytes than this."""
     with open_regular(path) as file:

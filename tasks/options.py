@@ -11,6 +11,7 @@ from pydantic.json_schema import SkipJsonSchema
 from tasks.core.calls.call import Mode
 from tasks.core.rows import MOST, StrictModel
 from tasks.core.spending.bounds import Bounds, format_cost
+from tasks.files import absolute_path
 from tasks.settings import SHIPPED_WORLDS, Age, default_warehouse
 
 
@@ -194,4 +195,4 @@ class BuildReport(BaseModel):
 
 def warehouse_of(options: RunOptions) -> Path:
     """Return the warehouse that the options name."""
-    return Path(os.path.realpath((options.warehouse or default_warehouse()).expanduser()))
+    return absolute_path(options.warehouse or default_warehouse())

@@ -6,6 +6,7 @@ is first asked; they are in no settings object, so they cannot be stored, logged
 """
 
 import errno
+import json
 import os
 import re
 from collections.abc import Collection
@@ -31,7 +32,7 @@ from tasks.core.epochs import EARLIEST, LATEST
 from tasks.core.fingerprints import digest_json
 from tasks.core.rows import LONGEST_S, MOST, StrictModel
 from tasks.errors import SettingsError
-from tasks.files import read_toml
+from tasks.files import absolute_path, read_toml
 from tasks.text.ages import PATTERN, check_age
 from tasks.text.suggestions import suggest_name
 
@@ -71,6 +72,8 @@ _SECRET_NAME = re.compile(
 )
 """Names of headers and query parameters whose values are secrets."""
 EMBEDDED = "embedded"
+_LONGEST_HEADER = 8000
+"""Characters of a header: common servers take no more."""
 _LONGEST_NAMED = 200
 """Characters of a world's name that are repeated."""
 SECTIONS = ("wikidata", "wikipedia", "pageviews", "falcon", "dbpedia")
@@ -83,6 +86,7 @@ def _check_address(url: str) -> str:
     return url
 
 
+Name = Annotated[str, Field(max_length=500)]
 Address = Annotated[str, AfterValidator(_check_address)]
 Usd = Annotated[float, Field(ge=0, le=1_000_000)]
 Age = Annotated[str, BeforeValidator(check_age), WithJsonSchema({"type": "string", "pattern": f"^{PATTERN}$"})]
@@ -137,7 +141,7 @@ class Wikidata(StrictModel):
     engine: Literal["sparql", "graph"] = "sparql"
     url: Address = ""
     """SPARQL endpoint, or `embedded`; unused with engine `graph`."""
-    graph: str = ""
+    graph: Name = ""
     """Name of a graph loaded with `factmill graph load`, with engine `graph`."""
     max_age: Age | None = None
     """As of any service; what a local graph says does not age."""
@@ -152,7 +156,7 @@ class Model(StrictModel):
     `anthropic`: Anthropic's Messages API, with the extra `anthropic`;
     `local`: a model on this machine (`factmill models list`), for the roles embedder, translator and
     perplexity."""
-    name: str
+    name: Name
     """Model name as the server knows it, or `rules-1`."""
     url: Address = ""
     """Base URL with /v1 for kind `openai`; without it for kind `anthropic`, where empty is https://api.anthropic.com."""
@@ -188,7 +192,7 @@ class Model(StrictModel):
     """Tokens that the model can be shown at once; 0: not told."""
     system: Literal["own", "merge"] = "own"
     """`merge`: the system message stands before the first user message, and roles alternate."""
-    reasoning_effort: str = ""
+    reasoning_effort: Name = ""
     """Sent as it stands; empty: not at all."""
     extra_body: dict[str, Any] = Field(default={})
     """What the request holds beside, for this server alone."""
@@ -271,8 +275,8 @@ class Model(StrictModel):
         for name, value in headers.items():
             _check_header_name(name)
             _check_secret(name, value)
-            if isinstance(value, str) and not (value.isascii() and value.isprintable()):
-                raise ValueError(f"{name}: holds characters that no header can carry; expected printable ASCII")
+            if isinstance(value, str):
+                _check_header_text(value, f"{name}: ")
         if len({name.lower() for name in headers}) < len(headers):
             raise ValueError("one header stands here twice; capitals do not tell headers apart")
         return headers
@@ -299,6 +303,10 @@ class Model(StrictModel):
     def _check_extra(cls, extra: dict[str, Any]) -> dict[str, Any]:
         if ours := sorted(OURS & extra.keys()):
             raise ValueError(f"{', '.join(ours)}: told by prompts and by this model's other settings")
+        try:
+            json.dumps(extra, allow_nan=False)
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"holds what JSON cannot: {error}; dates stand in quotation marks") from None
         return extra
 
     @property
@@ -315,6 +323,14 @@ class Model(StrictModel):
         by it. `json_schema` and `choices` are no part of it: replies are checked alike with and without them."""
         profile = self.model_dump(mode="json", include=PROFILE, exclude_defaults=True)
         return {**profile, "kind": self.kind} if self.kind == "anthropic" else profile
+
+
+def _check_header_text(text: str, name: str = "") -> str:
+    if not (text.isascii() and text.isprintable() and len(text) <= _LONGEST_HEADER):
+        raise ValueError(
+            f"{name}holds characters that no header can carry, or more than {_LONGEST_HEADER:,}; expected printable ASCII"
+        )
+    return text
 
 
 def _check_header_name(name: str) -> None:
@@ -345,8 +361,8 @@ _PARTS: dict[str, type[StrictModel]] = {
 class World(StrictModel):
     """The endpoints and models a run talks to."""
 
-    name: str
-    user_agent: str
+    name: Name
+    user_agent: Annotated[str, AfterValidator(_check_header_text)]
     """Sent with every request; Wikimedia asks for a contact address in it."""
     epoch: Annotated[date, Field(ge=EARLIEST, le=LATEST)] | None = None
     """Day the world is seen at (cut-off of page views); None: the first day of the current month."""
@@ -478,10 +494,10 @@ def home() -> Path:
     FACTMILL_HOME if set; else data/ of the checkout the code runs from; else ~/.local/share/factmill.
     """
     if given := os.environ.get("FACTMILL_HOME"):
-        return Path(os.path.realpath(Path(given).expanduser()))
+        return absolute_path(given)
     if (ROOT / "pyproject.toml").is_file():
         return ROOT / "data"
-    return Path(os.environ.get("XDG_DATA_HOME") or "~/.local/share").expanduser() / "factmill"
+    return absolute_path(os.environ.get("XDG_DATA_HOME") or "~/.local/share") / "factmill"
 
 
 def require_home() -> Path:

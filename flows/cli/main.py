@@ -9,6 +9,7 @@ import errno
 import os
 import sys
 import traceback
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, NoReturn
 
@@ -49,7 +50,7 @@ from tasks import progress
 from tasks.core.rows import MOST
 from tasks.errors import FactmillError, UsageError
 from tasks.options import RunOptions, warehouse_of
-from tasks.text.whole import clean, shorten_middle
+from tasks.text.whole import clean, shorten_middle, whole_text
 
 app = typer.Typer(
     help="Rebuild factuality benchmarks from Wikipedia and Wikidata. Try: factmill build granola",
@@ -114,13 +115,21 @@ def _insist_on_utf8() -> None:
         os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], {**os.environ, "PYTHONUTF8": "1"})
 
 
+def _check_arguments(arguments: Sequence[str]) -> None:
+    """UsageError for an argument that no command can use, which would be repeated whole by what refuses it."""
+    for each in arguments:
+        if len(each) > _LONGEST_ARGUMENT:
+            raise UsageError(
+                f"an argument has {len(each):,} characters, expected {_LONGEST_ARGUMENT:,} at most: {shorten_middle(each)!r}"
+            )
+        if whole_text(each) != each:
+            raise UsageError(f"an argument is not UTF-8: {each!r}; names of files and of all else are")
+
+
 def _run_command() -> int:
     code = 0
     try:
-        if longest := next((each for each in sys.argv[1:] if len(each) > _LONGEST_ARGUMENT), ""):
-            raise UsageError(
-                f"an argument has {len(longest):,} characters, expected {_LONGEST_ARGUMENT:,} at most: {shorten_middle(longest)!r}"
-            )
+        _check_arguments(sys.argv[1:])
         app(standalone_mode=True)
     except FactmillError as error:
         sys.stderr.write(f"factmill: {clean(shorten_middle(str(error), _LONGEST_MESSAGE))}\n")

@@ -18,6 +18,7 @@ from tasks.core.rows import arrow_schema
 from tasks.engine.batches import Work
 from tasks.engine.benchmark import Benchmark
 from tasks.errors import SourceError, UnknownBuild, UsageError
+from tasks.files import absolute_path
 from tasks.options import RunOptions, warehouse_of
 from tasks.storage.builds import BuildRecord, find_build, list_builds
 from tasks.storage.stores import INDEX, Store, check_sums, is_release, read_released_build, read_told
@@ -158,7 +159,7 @@ def _check_release(folder: Path) -> Path:
             f"--release {folder}: no release lies there: it has no {INDEX}; one is made by factmill release BUILD --to DIR"
         )
     check_sums(folder)
-    return folder.resolve()
+    return absolute_path(folder)
 
 
 def _open_measured(work: Work) -> Store:

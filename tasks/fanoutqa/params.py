@@ -16,6 +16,7 @@ from tasks.engine.naming.identities import embedder_identity, wikidata_identity
 from tasks.errors import SourceError, UsageError
 from tasks.fanoutqa.core.questions import LEAST_ARTICLES
 from tasks.fanoutqa.sources.lists import load_fanout_sets
+from tasks.files import absolute_path
 from tasks.options import Option, Params, RunOptions
 from tasks.settings import home, load_world
 from tasks.storage.source_files import list_source, lock_source
@@ -93,7 +94,7 @@ def lock_inputs(params: FanOutParams, run: RunOptions) -> Locked[FanOutInputs]:
     absolute = {
         "source": find_absolute(params.source),
         "epoch": moment,
-        "titles": params.titles and str(Path(params.titles).resolve()),
+        "titles": params.titles and str(absolute_path(params.titles)),
     }
     return Locked(
         FanOutInputs(

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tasks.errors import OutputError
+from tasks.files import absolute_path
 from tasks.storage.housekeeping.freed import is_left_by
 from tasks.storage.stores import INDEX
 
@@ -25,7 +26,7 @@ def open_draft(place: Path, force: bool) -> Iterator[Path]:
 
     OutputError where `place` cannot be written, is no release of ours, or is one and `force` is not given.
     """
-    place = Path(os.path.realpath(place.expanduser()))
+    place = absolute_path(place)
     try:
         place.parent.mkdir(parents=True, exist_ok=True)
         _tidy(place)

@@ -28,6 +28,7 @@ def main() -> int:
     parser.add_argument("--only", type=int, nargs="*", default=[])
     given = parser.parse_args()
     web, wrong = Loopback(), 0
+    web.script({"json": True})  # as a Prefect server that is ready
     codes: Counter[tuple[str, int]] = Counter()
     with tempfile.TemporaryDirectory(prefix="hostile-") as folder:
         cases = Cases(Path(folder))

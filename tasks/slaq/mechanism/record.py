@@ -1,7 +1,6 @@
 """SLAQ's mechanistic analysis as commands know it: a build whose sources are evaluations, and the models that they are of."""
 
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
@@ -11,6 +10,7 @@ from tasks.core.rows import MOST, StrictModel
 from tasks.engine.benchmark import Assets, Benchmark, Inputs, Locked, SideTable
 from tasks.errors import UnknownBuild, UsageError
 from tasks.evaluation.record import METRICS
+from tasks.files import absolute_path
 from tasks.options import Option, Params, RunOptions, warehouse_of
 from tasks.slaq.core.mechanism.rows import FEATURES, ComparedFact, TokenRow
 from tasks.slaq.evaluation.ask import ANSWER_LONG, ANSWER_SHORT
@@ -76,7 +76,7 @@ class MechanismInputs(Inputs):
 
 def lock_inputs(params: MechanismParams, run: RunOptions) -> Locked[MechanismInputs]:
     """Return what the analysis depends on; UsageError says what was expected."""
-    folders = [Path(each).expanduser().resolve() for each in params.model]
+    folders = [absolute_path(each) for each in params.model]
     records = [_find_evaluation(each, run) for each in params.evaluation]
     if len(folders) != len(records):
         raise UsageError(
@@ -92,7 +92,7 @@ def lock_inputs(params: MechanismParams, run: RunOptions) -> Locked[MechanismInp
         "model": tuple(map(str, folders)),
     }
     if params.pairs is not None:
-        path = Path(params.pairs).expanduser().resolve()
+        path = absolute_path(params.pairs)
         if not path.is_file():
             raise UsageError(f"{params.pairs}: no such file of pairs; `--write-pairs FILE` writes one to begin with")
         read_pairs(path)
