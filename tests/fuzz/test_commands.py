@@ -35,7 +35,7 @@ def test_what_once_ended_in_a_traceback_or_not_at_all_ends_in_words(cases: Cases
     for name, arguments in list_named(cases).items():
         ran, trouble = run_case(alone, arguments, PATIENCE_S)
         assert not trouble, f"{name}: {trouble}"
-        assert ran is not None and ran.code in (1, 2), f"{name}: {ran}"
+        assert ran is not None and ran.code in ((0,) if name.startswith("row") else (1, 2)), f"{name}: {ran}"
         assert len(ran.err) < 700 or "characters" not in name, ran.err
 
 

@@ -420,6 +420,7 @@ def list_named(cases: Cases) -> dict[str, list[str]]:
         "pipe as warehouse of doctor": [*doctor, str(cases.world), "--warehouse", fifo],
         "pipe as world": [*doctor, str(make_kind(folder / "fifo.toml", "fifo")), *place],
         "build's name of 10 kB": ["show", "multihal", "--build", "x" * 10_000, *place],
+        "row of a million characters": ["show", "multihal", "--limit", "99", *place],
         "build's name of 4 kB": ["export", "x" * 4000, "--to", str(folder / "out"), *place],
     }
     reading: dict[tuple[str, str], list[str]] = {
