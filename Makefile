@@ -127,4 +127,4 @@ lock: $(VENV)/.dev
 	$(BIN)/python .ci/locks.py write
 
 clean:
-	rm -rf $(VENV) data/factmill.duckdb* data/runs data/graphs data/world-cache data/world-graphs data/prefect data/local-models
+	rm -rf $(VENV) data/factmill.duckdb* data/runs data/graphs data/world-cache data/world-graphs* data/prefect data/reports data/local-models

@@ -6,7 +6,6 @@ from contextlib import contextmanager
 from contextvars import copy_context
 from dataclasses import asdict, dataclass
 from functools import partial
-from pathlib import Path
 from typing import TypeVar, cast
 from uuid import UUID
 
@@ -32,6 +31,7 @@ from tasks.engine.holding import holding
 from tasks.engine.spending.bounds import Purse
 from tasks.errors import BudgetReached, BuildError, BuildHeld, PrefectLost
 from tasks.evaluation.record import Evaluation, EvaluationParams, settle_batches
+from tasks.files import absolute_path
 from tasks.options import BuildReport, Params, RunOptions, warehouse_of
 from tasks.release.core.gates import Gates
 from tasks.settings import home
@@ -109,7 +109,7 @@ def _release(build_id: str, params: ChosenBenchmarks, run: RunOptions) -> str:
         judge_card=not params.unchecked_judge,
         explained=not params.unexplained,
     )
-    return release_gated(warehouse_of(run), build_id, Path(params.release).expanduser(), gates)
+    return release_gated(warehouse_of(run), build_id, absolute_path(params.release), gates)
 
 
 def _evaluate(evaluation: Evaluation, params: EvaluationParams, run: RunOptions) -> BuildReport:

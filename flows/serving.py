@@ -1,6 +1,5 @@
 """What rebuilds and `factmill serve` are told, and what of it cannot be carried out; nothing here imports Prefect."""
 
-import tomllib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,10 +10,12 @@ from pydantic import AfterValidator, BaseModel, Field, ValidationError, create_m
 
 from flows.benchmarks import BENCHMARKS, find_benchmark
 from flows.evaluate.evaluations import EVALUATIONS
+from tasks.core.rows import MOST
 from tasks.engine.benchmark import Benchmark
 from tasks.engine.naming.locks import make_lock
 from tasks.errors import FactmillError, SettingsError, UsageError
 from tasks.evaluation.record import Evaluation, check_model
+from tasks.files import read_toml
 from tasks.options import Option, Params, RunOptions
 from tasks.settings import SECTIONS, Age, load_world
 from tasks.text.ages import read_age, write_age
@@ -48,7 +49,7 @@ class ChosenBenchmarks(Params):
 
     release: Annotated[str, Option(metavar="DIR")] = ""
     """Release each build below this folder, under its benchmark's name, where all gates hold. Default: none is released."""
-    rows_within: float = Field(default=0.1, ge=0)
+    rows_within: float = Field(default=0.1, ge=0, le=MOST)
     """Gate: share by which rows may be more or fewer than in the release before."""
     most_lost: float = Field(default=0.5, ge=0, le=1)
     """Gate: largest share of its rows that a stage may reject."""
@@ -129,18 +130,18 @@ def read_config(path: Path) -> tuple[dict[str, Any], dict[str, Params]]:
     SettingsError names file, key and what was expected.
     """
     try:
-        told = tomllib.loads(path.read_text("utf-8"))
+        told = read_toml(path)
         own = {name: told.pop(name) for name in BENCHMARKS if name in told}
         ServeOptions.model_validate(told)
         return told, {name: BENCHMARKS[name].params.model_validate(given) for name, given in own.items()}
     except OSError as error:
         raise SettingsError(f"{path}: cannot be read: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise SettingsError(f"{path}: not a TOML file: {error}") from error
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"]))
         raise SettingsError(f"{path}: {where}: {first['msg']}" if where else f"{path}: {first['msg']}") from error
+    except ValueError as error:
+        raise SettingsError(f"{path}: not a TOML file that can be read: {error}") from error
 
 
 def check_runs(params: ChosenBenchmarks, run: RunOptions) -> None:

@@ -11,7 +11,7 @@ from typing import Literal
 from pydantic import Field, ValidationError, model_validator
 
 from tasks.core.addresses import check_scheduler
-from tasks.core.rows import StrictModel
+from tasks.core.rows import LONGEST_S, StrictModel
 from tasks.errors import SettingsError
 
 CLUSTER = "FACTMILL_CLUSTER"
@@ -27,7 +27,7 @@ class Compute(StrictModel):
     """The scheduler's, with engine `dask`: tcp://HOST:PORT, or tls://HOST:PORT with the three files below."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """What the workers compute on, by which translators and perplexity models are known; auto: as this machine would."""
-    wait_s: float = Field(default=60.0, gt=0)
+    wait_s: float = Field(default=60.0, gt=0, le=LONGEST_S)
     """Seconds to wait for a worker that holds what is asked, before the build ends with what to do."""
     ca_file: str = ""
     """PEM file of the authority that signed the certificates of the cluster."""

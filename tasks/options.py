@@ -9,8 +9,9 @@ from pydantic import BaseModel, ConfigDict, Field
 from pydantic.json_schema import SkipJsonSchema
 
 from tasks.core.calls.call import Mode
-from tasks.core.rows import StrictModel
+from tasks.core.rows import MOST, StrictModel
 from tasks.core.spending.bounds import Bounds, format_cost
+from tasks.files import absolute_path
 from tasks.settings import SHIPPED_WORLDS, Age, default_warehouse
 
 
@@ -24,14 +25,20 @@ class Option:
     """What stands for the value in the help."""
 
 
+def describe_range(least: float | None, most: float | None) -> str:
+    """Return the bounds of a number in words; MOST, which every number has, is not named. Empty where nothing is."""
+    if least in (None, -MOST):
+        return ""
+    return f"{least} or more" if most in (None, MOST) else f"from {least} to {most}"
+
+
 def _tell_bounds(schema: dict[str, Any]) -> None:
     """Put the bounds of numbers into their help, as Prefect's form shows it."""
     for field in schema["properties"].values():
         for number in (field, *field.get("anyOf", ())):
             if "minimum" in number:
-                most = number.get("maximum")
-                told = f"{number['minimum']} or more" if most is None else f"From {number['minimum']} to {most}"
-                field["description"] += f" {told}."
+                told = describe_range(number["minimum"], number.get("maximum"))
+                field["description"] += f" {told.capitalize()}." if told else ""
 
 
 def _title(name: str, _: object) -> str:
@@ -80,14 +87,16 @@ class RunOptions(StrictModel):
     failure."""
     concurrency: int = Field(default=4, ge=1, le=64)
     """Batches worked on at once."""
-    batch_size: int = Field(default=500, ge=1)
+    batch_size: int = Field(default=500, ge=1, le=MOST)
     """Rows a batch; more in a stage of over 32,000 rows, which has 64 batches at most."""
-    max_cost: Annotated[float | None, Option(metavar="USD")] = Field(default=None, ge=0, allow_inf_nan=False)
+    max_cost: Annotated[float | None, Option(metavar="USD")] = Field(default=None, ge=0, le=MOST, allow_inf_nan=False)
     """Spend at most so many US dollars on models: before a request goes out, the most that it can cost has to fit in. The run
     stops cleanly before the bound is crossed (exit code 3), and the same command goes on."""
-    max_requests: int | None = Field(default=None, ge=0)
+    max_requests: int | None = Field(default=None, ge=0, le=MOST)
     """Send at most so many requests to services, each try of one."""
-    max_hours: Annotated[float | None, Option(metavar="HOURS")] = Field(default=None, ge=0, allow_inf_nan=False)
+    max_hours: Annotated[float | None, Option(metavar="HOURS")] = Field(
+        default=None, ge=0, le=MOST, allow_inf_nan=False
+    )
     """Send nothing more after so many hours."""
     requests: SkipJsonSchema[Annotated[Path | None, Option(metavar="FILE")]] = Field(default=None, exclude=True)
     """Send no requests to models: write those that are asked next to this file, a line each in the form of OpenAI's batch jobs,
@@ -95,7 +104,7 @@ class RunOptions(StrictModel):
     replies: SkipJsonSchema[Annotated[Path | None, Option(metavar="FILE")]] = Field(default=None, exclude=True)
     """Read the replies to the requests that this command wrote with --requests, as `vllm run-batch` writes them. With
     --requests the build then goes on to the next requests; without it what is left is sent."""
-    pilot: SkipJsonSchema[int | None] = Field(default=None, exclude=True, ge=1)
+    pilot: SkipJsonSchema[int | None] = Field(default=None, exclude=True, ge=1, le=MOST)
     """Pass on only so many rows that stand for all (engine/spending/pilot.py), keep what they show for a forecast, and publish nothing."""
     pinned_build: SkipJsonSchema[str | None] = Field(default=None, exclude=True)
     """With mode replay: serve the very replies of this build, and publish nothing."""
@@ -186,4 +195,4 @@ class BuildReport(BaseModel):
 
 def warehouse_of(options: RunOptions) -> Path:
     """Return the warehouse that the options name."""
-    return Path(os.path.realpath((options.warehouse or default_warehouse()).expanduser()))
+    return absolute_path(options.warehouse or default_warehouse())

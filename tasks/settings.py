@@ -6,10 +6,10 @@ is first asked; they are in no settings object, so they cannot be stored, logged
 """
 
 import errno
+import json
 import os
 import re
 import tempfile
-import tomllib
 from collections.abc import Collection
 from datetime import UTC, date, datetime
 from pathlib import Path
@@ -29,9 +29,11 @@ from tasks.assets import ROOT
 from tasks.compute import CLUSTER, Compute, read_cluster
 from tasks.core.addresses import check_service, is_this_machine, is_wikimedia_api
 from tasks.core.calls.jobs import Jobs
+from tasks.core.epochs import EARLIEST, LATEST
 from tasks.core.fingerprints import digest_json
-from tasks.core.rows import StrictModel
+from tasks.core.rows import LONGEST_S, MOST, StrictModel
 from tasks.errors import SettingsError
+from tasks.files import absolute_path, read_toml
 from tasks.text.ages import PATTERN, check_age
 from tasks.text.suggestions import suggest_name
 
@@ -83,6 +85,8 @@ _PLACEHOLDER = re.compile(r"\bexample\.(org|com|net)\b|\.(example|invalid|test)\
 _ANONYMOUS_RATE, _SIGNED_IN_RATE = 200.0, 2000.0
 """Requests a minute to Wikimedia's APIs: of a client with a contact address, and of an established account, as published on 3 June
 2026 at https://www.mediawiki.org/wiki/Wikimedia_APIs/Rate_limits, which asks for three requests at a time at most."""
+_LONGEST_HEADER = 8000
+"""Characters of a header: common servers take no more."""
 _LONGEST_NAMED = 200
 """Characters of a world's name that are repeated."""
 SECTIONS = ("wikidata", "wikipedia", "pageviews", "falcon", "dbpedia")
@@ -95,8 +99,9 @@ def _check_address(url: str) -> str:
     return url
 
 
+Name = Annotated[str, Field(max_length=500)]
 Address = Annotated[str, AfterValidator(_check_address)]
-Usd = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Usd = Annotated[float, Field(ge=0, le=1_000_000)]
 Age = Annotated[str, BeforeValidator(check_age), WithJsonSchema({"type": "string", "pattern": f"^{PATTERN}$"})]
 """Such as 90m, 12h, 30d, or seconds (text/ages.py)."""
 
@@ -137,13 +142,13 @@ class Limits(StrictModel):
 
     parallel: int = Field(default=4, ge=1, le=1024)
     """Requests under way at once, at most; the limiter goes below it after 429s and time-outs."""
-    timeout_s: float = Field(default=60.0, gt=0)
+    timeout_s: float = Field(default=60.0, gt=0, le=LONGEST_S)
     """Seconds one request may take."""
-    attempts: int = Field(default=5, ge=1)
+    attempts: int = Field(default=5, ge=1, le=1000)
     """Tries of one request in all."""
-    backoff_s: float = Field(default=1.0, ge=0)
+    backoff_s: float = Field(default=1.0, ge=0, le=3600)
     """First pause before a retry; doubled each time, with jitter, never over 60 s unless Retry-After says so."""
-    batch: int = Field(default=100, ge=1)
+    batch: int = Field(default=100, ge=1, le=10_000)
     """Logical calls bundled into one request, where the service can (VALUES, titles)."""
     redirects: tuple[str, ...] = ()
     """Hosts that the service may redirect to beside its own, such as "query.example.org" or "127.0.0.1:9999"."""
@@ -192,7 +197,7 @@ class Wikidata(StrictModel):
     """SPARQL endpoint, or `embedded`; unused with engine `graph`."""
     token_env: Variable = ""
     """As of any service."""
-    graph: str = ""
+    graph: Name = ""
     """Name of a graph loaded with `factmill graph load`, with engine `graph`."""
     max_age: Age | None = None
     """As of any service; what a local graph says does not age."""
@@ -221,7 +226,7 @@ class Model(StrictModel):
     `anthropic`: Anthropic's Messages API, with the extra `anthropic`;
     `local`: a model on this machine (`factmill models list`), for the roles embedder, translator and
     perplexity."""
-    name: str
+    name: Name
     """Model name as the server knows it, or `rules-1`."""
     url: Address = ""
     """Base URL with /v1 for kind `openai`; without it for kind `anthropic`, where empty is https://api.anthropic.com."""
@@ -245,19 +250,19 @@ class Model(StrictModel):
     """True when the server honours `n` for several samples in one request."""
     token_limit: Literal["max_tokens", "max_completion_tokens", "none"] = "max_tokens"
     """What the server calls the most tokens of a reply; `none`: it is not told."""
-    thinking_tokens: int = Field(default=0, ge=0)
+    thinking_tokens: int = Field(default=0, ge=0, le=MOST)
     """Added to the limit of each prompt: what a model that reasons may spend before it answers."""
-    temperature: float | Literal["asked", "none"] = "asked"
+    temperature: Annotated[float, Field(ge=0, le=100)] | Literal["asked", "none"] = "asked"
     """`asked`: what the prompt says; a number: always that; `none`: it is not told."""
     seed: bool = True
     """False when the server takes no `seed`."""
     tools: bool = True
     """False when the server takes no `tools`: what needs some is then asked for in plain text."""
-    context_tokens: int = Field(default=0, ge=0)
+    context_tokens: int = Field(default=0, ge=0, le=MOST)
     """Tokens that the model can be shown at once; 0: not told."""
     system: Literal["own", "merge"] = "own"
     """`merge`: the system message stands before the first user message, and roles alternate."""
-    reasoning_effort: str = ""
+    reasoning_effort: Name = ""
     """Sent as it stands; empty: not at all."""
     extra_body: dict[str, Any] = Field(default={})
     """What the request holds beside, for this server alone."""
@@ -279,7 +284,7 @@ class Model(StrictModel):
     mode: Literal["single", "batch"] = "single"
     """`batch`: builds and evaluations ask by batch jobs of the server (`/v1/files`, `/v1/batches`; Message Batches of kind
     `anthropic`), for less and within a day."""
-    batch_price: float = Field(default=0.5, ge=0)
+    batch_price: float = Field(default=0.5, ge=0, le=100)
     """What a batch job costs of the prices above; 1 where these are those of batch jobs."""
     jobs: Jobs = Jobs()
     limits: Limits = Limits()
@@ -335,8 +340,8 @@ class Model(StrictModel):
         for name, value in headers.items():
             _check_header_name(name)
             _check_secret(name, value)
-            if isinstance(value, str) and not (value.isascii() and value.isprintable()):
-                raise ValueError(f"{name}: holds characters that no header can carry; expected printable ASCII")
+            if isinstance(value, str):
+                _check_header_text(value, f"{name}: ")
         if len({name.lower() for name in headers}) < len(headers):
             raise ValueError("one header stands here twice; capitals do not tell headers apart")
         return headers
@@ -363,6 +368,10 @@ class Model(StrictModel):
     def _check_extra(cls, extra: dict[str, Any]) -> dict[str, Any]:
         if ours := sorted(OURS & extra.keys()):
             raise ValueError(f"{', '.join(ours)}: told by prompts and by this model's other settings")
+        try:
+            json.dumps(extra, allow_nan=False)
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"holds what JSON cannot: {error}; dates stand in quotation marks") from None
         return extra
 
     @property
@@ -379,6 +388,14 @@ class Model(StrictModel):
         by it. `json_schema` and `choices` are no part of it: replies are checked alike with and without them."""
         profile = self.model_dump(mode="json", include=PROFILE, exclude_defaults=True)
         return {**profile, "kind": self.kind} if self.kind == "anthropic" else profile
+
+
+def _check_header_text(text: str, name: str = "") -> str:
+    if not (text.isascii() and text.isprintable() and len(text) <= _LONGEST_HEADER):
+        raise ValueError(
+            f"{name}holds characters that no header can carry, or more than {_LONGEST_HEADER:,}; expected printable ASCII"
+        )
+    return text
 
 
 def _check_header_name(name: str) -> None:
@@ -410,11 +427,11 @@ _PARTS: dict[str, type[StrictModel]] = {
 class World(StrictModel):
     """The endpoints and models a run talks to."""
 
-    name: str
-    user_agent: str
+    name: Name
+    user_agent: Annotated[str, AfterValidator(_check_header_text)]
     """Sent with every request. It holds your web page or mail address where a service is not on this machine: Wikimedia refuses
     clients whom it cannot reach."""
-    epoch: date | None = None
+    epoch: Annotated[date, Field(ge=EARLIEST, le=LATEST)] | None = None
     """Day the world is seen at (cut-off of page views); None: the first day of the current month."""
     wikidata: Wikidata = Wikidata()
     wikipedia: Endpoint = Endpoint()
@@ -547,18 +564,15 @@ def load_world(name: str, graph: str | None = None) -> World:
     """
     path = ROOT / "data" / "worlds" / f"{name}.toml" if name in SHIPPED_WORLDS else Path(name)
     try:
-        world = World.model_validate(tomllib.loads(path.read_text("utf-8")))
+        world = World.model_validate(read_toml(path))
     except (FileNotFoundError, IsADirectoryError, NotADirectoryError) as error:
         raise SettingsError(f"no world {name!r}: give `embedded`, `live` or the path of a TOML file") from error
     except OSError as error:
         raise SettingsError(f"the world {name[:_LONGEST_NAMED]!r} cannot be read: {error.strerror}") from error
     except ValidationError as error:
         raise SettingsError(f"{path}: {'; '.join(_describe_fault(fault) for fault in error.errors())}") from error
-    except tomllib.TOMLDecodeError as error:
-        raise SettingsError(f"{path}: not a TOML file: {error}") from error
-    except (ValueError, RecursionError) as error:
-        why = "nested too deeply" if isinstance(error, RecursionError) else str(error).partition(";")[0]
-        raise SettingsError(f"{path}: not a TOML file that can be read: {why}") from error
+    except ValueError as error:
+        raise SettingsError(f"{path}: not a TOML file that can be read: {error}") from error
     if cluster := environment(CLUSTER):
         world = world.model_copy(update={"compute": read_cluster(cluster, world.compute)})
     return world if graph is None else world.with_graph(graph)
@@ -581,10 +595,10 @@ def home() -> Path:
     FACTMILL_HOME if set; else data/ of the checkout the code runs from; else ~/.local/share/factmill.
     """
     if given := os.environ.get("FACTMILL_HOME"):
-        return Path(os.path.realpath(Path(given).expanduser()))
+        return absolute_path(given)
     if (ROOT / "pyproject.toml").is_file():
         return ROOT / "data"
-    return Path(os.environ.get("XDG_DATA_HOME") or "~/.local/share").expanduser() / "factmill"
+    return absolute_path(os.environ.get("XDG_DATA_HOME") or "~/.local/share") / "factmill"
 
 
 def require_home() -> Path:
@@ -633,9 +647,14 @@ def warehouse_wait_s() -> float:
     """Return how many seconds to wait for another process to let go of the warehouse (FACTMILL_WAIT_S, default 30)."""
     given = os.environ.get("FACTMILL_WAIT_S", "30")
     try:
-        return float(given)
+        wait_s = float(given)
     except ValueError:
-        raise SettingsError(f"FACTMILL_WAIT_S is {given!r}; expected a number of seconds") from None
+        wait_s = -1
+    if not 0 <= wait_s <= LONGEST_S:
+        raise SettingsError(
+            f"FACTMILL_WAIT_S is {given[:_LONGEST_NAMED]!r}; expected seconds from 0 to {LONGEST_S:.0f}"
+        )
+    return wait_s
 
 
 def graphs_folder(home_folder: Path) -> Path:

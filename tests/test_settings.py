@@ -292,9 +292,9 @@ def test_every_operation_that_services_are_asked_has_a_limit() -> None:
         ("factmill/0.1 (+https://github.com/me/thing; by Me)", True),
         ("factmill/0.1 (HTTPS://meta.wikimedia.org/wiki/User:Me)", True),
         ("factmill/0.1 <me@myexample.organic>", True),
-        ("factmill/0.1 (Jürgen, j@uni-köln.de)", True),
-        ("a" * 100_000, False),
-        ("@" * 100_000, False),
+        ("factmill/0.1 (Juergen, j@uni-koeln.de)", True),
+        ("a" * 8_000, False),
+        ("@" * 8_000, False),
     ],
 )
 def test_a_user_agent_names_a_contact_that_is_no_placeholder(tmp_path: Path, agent: str, names: bool) -> None:

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from flows.cli.options import AsJson, Warehouse, print_json, print_lines
+from tasks.core.rows import MOST
 from tasks.options import RunOptions, warehouse_of
 
 
@@ -36,7 +37,7 @@ def diff(
             show_default=False,
         ),
     ] = None,
-    limit: Annotated[int, typer.Option(min=0, help="Rows to print.")] = 20,
+    limit: Annotated[int, typer.Option(min=0, max=MOST, help="Rows to print.")] = 20,
     with_answers: Annotated[
         bool, typer.Option("--with-answers", help="Tell answers that exports hold out (a test part's), too.")
     ] = False,

@@ -1,14 +1,15 @@
 """`factmill gc` and `factmill compact`: what is old or unused goes, and the files become as small as what they hold."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Annotated
 
 import typer
 
 from flows.cli.options import AsJson, Warehouse, check_given_age, print_json, print_lines
+from tasks.core.rows import MOST
 from tasks.errors import UnknownBuild, WarehouseError
 from tasks.options import RunOptions, warehouse_of
 from tasks.storage.housekeeping.freed import Freed
@@ -17,7 +18,8 @@ from tasks.text.ages import read_age
 
 def gc(
     keep: Annotated[
-        int, typer.Option(min=1, help="Newest builds of each benchmark and author that stay.", metavar="NUMBER")
+        int,
+        typer.Option(min=1, max=MOST, help="Newest builds of each benchmark and author that stay.", metavar="NUMBER"),
     ] = 10,
     builds_older_than: Annotated[
         str | None,
@@ -65,6 +67,7 @@ def gc(
 
     progress.show()
     path = warehouse_of(RunOptions(warehouse=warehouse))
+    ages = {"--older-than": older_than, "--builds-older-than": builds_older_than or ""}
     since = _find_moment(older_than)
     builds_since = _find_moment(builds_older_than) if builds_older_than else None
     keeping = Keeping(keep, builds_since, since, measured=not with_measured)
@@ -74,22 +77,48 @@ def gc(
     freed.append(replace(history, left=history.left or tell_standing_history()))
     freed += clean_strays(home(), path, since, remove=yes)
     if as_json:
-        print_json({"warehouse": str(path), "removed": yes, "freed": [asdict(each) for each in freed]})
+        told = [
+            {**asdict(each), "young_until": _find_end(each, ages), "young_option": _find_option(each)} for each in freed
+        ]
+        print_json({"warehouse": str(path), "removed": yes, "freed": told})
     else:
-        print_lines(line for each in freed for line in _format_freed(each))
+        print_lines(line for each in freed for line in _format_freed(each, ages))
         typer.echo("removed" if yes else "nothing was removed; to remove it: the same command with --yes")
     if trouble := next((each.trouble for each in freed if each.trouble), ""):
         raise WarehouseError(trouble)
 
 
-def _format_freed(freed: Freed) -> Iterator[str]:
-    """Yield the lines that tell of one kind of things."""
+def _format_freed(freed: Freed, ages: Mapping[str, str]) -> Iterator[str]:
+    """Yield the lines that tell of one kind of things; `ages`: option → what it was given."""
     told = f"{freed.kind:16} {freed.count:>9,} {_tell_size(freed.size_bytes):>10}"
     left = freed.left or ("could not be done: see the error" if freed.trouble else "")
     yield f"{told}  {left}".rstrip()
     yield from (f"    {name}" for name in freed.names[:20])
     if len(freed.names) > 20:
         yield f"    … {len(freed.names) - 20:,} more (all of them: --json)"
+    if freed.young:
+        size = f" ({_tell_size(freed.young_bytes)})" if freed.young_bytes else ""
+        option = _find_option(freed)
+        yield (
+            f"    {freed.young:,} more{size} stay only because they are younger than {ages[option]}; the last of them can "
+            f"go from {_find_end(freed, ages)} on, all of them now with {option} 0s"
+        )
+
+
+def _find_option(freed: Freed) -> str:
+    """Return the option that says at which age things of this kind go."""
+    return "--builds-older-than" if freed.kind == "builds" else "--older-than"
+
+
+def _find_end(freed: Freed, ages: Mapping[str, str]) -> str:
+    """Return the minute from which age holds nothing of this kind back; empty where it holds nothing back."""
+    if not freed.young:
+        return ""
+    try:
+        age = timedelta(seconds=read_age(ages[_find_option(freed)]))
+        return f"{datetime.fromisoformat(freed.young_newest) + age:%Y-%m-%d %H:%M} UTC"
+    except OverflowError:
+        return "the end of the calendar"
 
 
 def compact(warehouse: Warehouse = None, as_json: AsJson = False) -> None:

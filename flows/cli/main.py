@@ -9,6 +9,7 @@ import errno
 import os
 import sys
 import traceback
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, NoReturn
 
@@ -46,9 +47,10 @@ from flows.cli.spending.forecast import forecast_app
 from flows.cli.spending.jobs import jobs_app
 from flows.cli.validate import validate_app
 from tasks import progress
-from tasks.errors import FactmillError
+from tasks.core.rows import MOST
+from tasks.errors import FactmillError, UsageError
 from tasks.options import RunOptions, warehouse_of
-from tasks.text.whole import clean
+from tasks.text.whole import clean, shorten_middle, whole_text
 
 app = typer.Typer(
     help="Rebuild factuality benchmarks from Wikipedia and Wikidata. Try: factmill build granola",
@@ -81,6 +83,10 @@ app.add_typer(validate_app, name="validate")
 app.command("worker")(worker)
 app.add_typer(world_app, name="world")
 
+_LONGEST_ARGUMENT = 4096
+"""Characters of an argument, at most: as many as a path has."""
+_LONGEST_MESSAGE = 4000
+"""Characters of an error's message that are printed."""
 BuildName = Annotated[
     str, typer.Argument(help="A build's id, the beginning of one, or latest:BENCHMARK.", metavar="BUILD")
 ]
@@ -109,12 +115,24 @@ def _insist_on_utf8() -> None:
         os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], {**os.environ, "PYTHONUTF8": "1"})
 
 
+def _check_arguments(arguments: Sequence[str]) -> None:
+    """UsageError for an argument that no command can use, which would be repeated whole by what refuses it."""
+    for each in arguments:
+        if len(each) > _LONGEST_ARGUMENT:
+            raise UsageError(
+                f"an argument has {len(each):,} characters, expected {_LONGEST_ARGUMENT:,} at most: {shorten_middle(each)!r}"
+            )
+        if whole_text(each) != each:
+            raise UsageError(f"an argument is not UTF-8: {each!r}; names of files and of all else are")
+
+
 def _run_command() -> int:
     code = 0
     try:
+        _check_arguments(sys.argv[1:])
         app(standalone_mode=True)
     except FactmillError as error:
-        sys.stderr.write(f"factmill: {clean(str(error))}\n")
+        sys.stderr.write(f"factmill: {clean(shorten_middle(str(error), _LONGEST_MESSAGE))}\n")
         code = error.exit_code
     except BrokenPipeError:
         code = 1
@@ -170,7 +188,7 @@ def show(
     build_name: Annotated[
         str | None, typer.Option("--build", help="A build; default: the latest.", metavar="BUILD")
     ] = None,
-    limit: Annotated[int, typer.Option(min=1, help="Rows to show.")] = 20,
+    limit: Annotated[int, typer.Option(min=1, max=MOST, help="Rows to show.")] = 20,
     relation: Annotated[
         str | None,
         typer.Option(

@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
+from typing import Annotated, Any, Literal, TypeVar, cast, get_args, get_origin
 
 import typer
 from annotated_types import Ge, Le
@@ -15,7 +15,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
 from tasks.errors import UsageError
-from tasks.options import Option, RunOptions, warehouse_of
+from tasks.options import Option, RunOptions, describe_range, warehouse_of
 from tasks.text.ages import check_age
 from tasks.text.suggestions import suggest_name
 from tasks.text.whole import clean
@@ -143,6 +143,5 @@ def _describe_bounds(field: FieldInfo) -> str:
     lowest = next((each.ge for each in field.metadata if isinstance(each, Ge)), None)
     highest = next((each.le for each in field.metadata if isinstance(each, Le)), None)
     told = [] if field.default in (None, (), False) else [f"default: {field.default}"]
-    if lowest is not None:
-        told.append(f"{lowest} or more" if highest is None else f"from {lowest} to {highest}")
+    told += filter(None, [describe_range(cast(float | None, lowest), cast(float | None, highest))])
     return f"[{'; '.join(told)}]" if told else ""

@@ -52,16 +52,11 @@ def import_decisions(
 
     Example: factmill review import queue.csv && factmill build slaq --review manual
     """
+    from flows.commands.judges.label import read_file
     from tasks.core.reviewing.review_tables import read_queue
-    from tasks.errors import UsageError
     from tasks.storage.reviews import save_decisions
 
-    if not file.is_file():
-        raise UsageError(f"{file}: no such file; factmill review export BUILD --to {file} writes one")
-    try:
-        text = file.read_bytes().decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise UsageError(f"{file}: not UTF-8 text: {error}; save it as CSV in UTF-8") from error
+    text, _ = read_file(file, "review export BUILD")
     items = read_queue(text, file.name)
     taken = save_decisions(warehouse_of(RunOptions(warehouse=warehouse)), items)
     if as_json:

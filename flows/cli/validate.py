@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from flows.cli.options import AsJson, print_json, print_lines
+from tasks.core.rows import MOST
 from tasks.fanoutqa.core.questions import LEAST_ARTICLES
 
 validate_app = typer.Typer(help="Check files of questions before a build.", no_args_is_help=True)
@@ -27,7 +28,7 @@ def validate_fanoutqa(
         ),
     ],
     least_articles: Annotated[
-        int, typer.Option(min=1, help="Different articles that an authored question needs.", metavar="N")
+        int, typer.Option(min=1, max=MOST, help="Different articles that an authored question needs.", metavar="N")
     ] = LEAST_ARTICLES,
     duplicates: Annotated[
         bool, typer.Option("--duplicates", help="Also compare the wordings of all questions by their embeddings.")

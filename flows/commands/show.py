@@ -21,10 +21,12 @@ from tasks.options import BuildReport
 from tasks.reports.texts import shorten_line
 from tasks.storage.builds import find_build, find_rejecting
 from tasks.storage.warehouse import open_warehouse, read_records
-from tasks.text.whole import clean
+from tasks.text.whole import clean, shorten_middle
 
 _MOST_DETAIL = 300
 """Characters of a reject's detail in a table."""
+_MOST_CELL = 2000
+"""Characters of a cell: laying out one of a million takes minutes; --json has all of it."""
 _IDENTIFIER = re.compile(r"[QP][0-9]+(?:-|$)")
 """Of an item, a property or a statement."""
 
@@ -170,7 +172,7 @@ def print_rows(title: str, columns: Mapping[str, str | None], rows: list[dict[st
     for column, heading in columns.items():
         table.add_column(heading or column, no_wrap=column == "id", overflow="fold")
     for row in rows:
-        table.add_row(*(clean(_cell(row[column])) for column in columns))
+        table.add_row(*(clean(shorten_middle(_cell(row[column]), _MOST_CELL)) for column in columns))
     Console(highlight=False, markup=False).print(table)
 
 

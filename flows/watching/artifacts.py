@@ -134,7 +134,7 @@ def show_figure(figure: Figure) -> str:
     # what draws is imported by evaluations alone
     from tasks.reports.drawing import draw_picture, tell_legend
 
-    style = asset_path("data/reports", "style.css").read_text("utf-8")
+    style = asset_path("data/templates", "style.css").read_text("utf-8")
     picture = b64encode(draw_picture(figure, style).encode()).decode()
     shown = f"![{figure.title}](data:image/svg+xml;base64,{picture})"
     return f"### {figure.title}\n\n{shown}\n\n{tell_legend(figure)}. {figure.note}"

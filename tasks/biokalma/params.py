@@ -11,6 +11,7 @@ from tasks.biokalma.core.evolution import Scale
 from tasks.biokalma.sources.lists import load_pair_relations
 from tasks.biokalma.sources.person_pairs import COLUMNS, find_pair_files
 from tasks.core.calls.knowledge import HUMAN
+from tasks.core.rows import MOST
 from tasks.engine.benchmark import Inputs, Locked, find_absolute, is_from_wikidata, share_limit
 from tasks.engine.naming.identities import perplexity_identity, wikidata_identity
 from tasks.errors import UsageError
@@ -44,9 +45,9 @@ class BiokalmaParams(Params):
     """Class of the pairs' items."""
     relations: Annotated[tuple[str, ...], BeforeValidator(_split_commas), Option(metavar="PIDS")] = ()
     """Relations to take pairs from, with commas between. Default: between people."""
-    limit: int | None = Field(default=None, ge=1)
+    limit: int | None = Field(default=None, ge=1, le=MOST)
     """At most so many source rows, spread over the sources."""
-    rounds: int = Field(default=5, ge=1)
+    rounds: int = Field(default=5, ge=1, le=100)
     """Rounds of evolution; the first annotates."""
     alpha: float = Field(default=0.5, ge=0, le=1)
     """Weight of specificity against coherence when a piece is chosen (the paper gives none)."""

@@ -15,13 +15,21 @@ _WIKIMEDIA = (
     *("wikibooks.org", "wikinews.org", "wikiquote.org", "wikisource.org", "wikiversity.org", "wikivoyage.org"),
 )
 _QUERY_SERVICE = re.compile(r"(query|query-main|query-scholarly)\.wikidata\.org")
+_LONGEST = 2000
+"""Characters of an address, at most."""
 
 
 def check_service(url: str) -> None:
     """Raise ValueError, which repeats nothing of it, for what can be no service's address in a world's file."""
+    if len(url) > _LONGEST or not url.isprintable() or any(map(str.isspace, url)):
+        raise ValueError(
+            f"holds spaces or control characters, or has more than {_LONGEST:,} characters; expected an address that begins "
+            "with http:// or https://"
+        )
     try:
         parts = urlsplit(url)
         host, _ = parts.hostname, parts.port
+        (host or "").encode("idna")
     except ValueError as error:
         raise ValueError(f"no address of a service: {error}") from None
     if parts.username is not None or parts.password is not None:

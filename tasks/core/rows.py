@@ -19,6 +19,10 @@ from pydantic import BaseModel, ConfigDict
 
 R = TypeVar("R", bound="Row")
 M = TypeVar("M", bound=BaseModel)
+MOST = 1_000_000_000
+"""The largest number that an option, a parameter or a setting takes where it needs no smaller bound; it fits 32 bits, as rows count."""
+LONGEST_S = 86_400.0
+"""Seconds that a setting may have anything wait, at most: a day."""
 
 
 class StrictModel(BaseModel):

@@ -1,6 +1,5 @@
 """The recorded calls in which rows of two builds differ, and what became of rows that one of them does not publish."""
 
-import json
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal
@@ -11,7 +10,7 @@ from tasks.diff.core.calls import SeenCall
 from tasks.diff.core.changes import Fate
 from tasks.diff.matching import Sides
 from tasks.storage.bodies import read_rejected, unpack_body
-from tasks.storage.warehouse import Connection
+from tasks.storage.warehouse import Connection, read_json
 
 _SEEN = "diff_seen"
 Wanted = Iterable[tuple[int, str, str]]
@@ -98,10 +97,12 @@ def _read_call(row: Mapping[str, Any], stages: Mapping[str, int]) -> SeenCall:
         stage=row["stage"],
         operation=row["operation"],
         service=row["service"],
-        parts=json.loads(row["parts"]),
+        parts=read_json(row["parts"], f"calls.parts of {row['record_id']}", dict),
         key=row["key"],
         status=row["status"],
-        reply=row["error"] if row["status"] != "ok" else json.loads(unpack_body(row["body"])),
+        reply=row["error"]
+        if row["status"] != "ok"
+        else read_json(unpack_body(row["body"]), f"calls.body of {row['record_id']}"),
         asked_at=row["day"].isoformat(),
     )
 

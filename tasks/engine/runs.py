@@ -6,7 +6,6 @@ worker's alike.
 
 import json
 import math
-import os
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from tasks.core.spending.forecasting import count_characters
 from tasks.engine.naming.identities import find_max_ages, find_oldest_moments
 from tasks.engine.services import Services
 from tasks.errors import BuildError
+from tasks.files import absolute_path
 from tasks.options import RunOptions, warehouse_of
 from tasks.settings import home, load_world
 from tasks.storage.recording.folders import jobs_folder
@@ -145,8 +145,8 @@ def describe_run(folder: Path, lock: Mapping[str, Any], origin: Mapping[str, Any
             "home": str(home()),
             "mode": options.mode,
             "pinned_build": options.pinned_build,
-            "requests": options.requests and os.path.realpath(options.requests.expanduser()),
-            "replies": options.replies and os.path.realpath(options.replies.expanduser()),
+            "requests": options.requests and str(absolute_path(options.requests)),
+            "replies": options.replies and str(absolute_path(options.replies)),
             **settled,
         },
     }

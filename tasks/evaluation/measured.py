@@ -17,6 +17,7 @@ from tasks.core.rows import arrow_schema
 from tasks.engine.batches import Work
 from tasks.engine.benchmark import Benchmark
 from tasks.errors import OldBuild, SourceError, UnknownBuild, UsageError
+from tasks.files import absolute_path
 from tasks.options import RunOptions, warehouse_of
 from tasks.storage.builds import BuildRecord, find_build, list_builds
 from tasks.storage.released_folders import INDEX, conform_rows, is_release, open_release
@@ -148,7 +149,7 @@ def _check_release(folder: Path) -> Path:
         raise UsageError(
             f"--release {folder}: no release lies there: it has no {INDEX}; one is made by factmill release BUILD --to DIR"
         )
-    return folder.resolve()
+    return absolute_path(folder)
 
 
 def _require_genuine(record: BuildRecord, store: Store, warehouse: Path) -> None:

@@ -23,7 +23,7 @@ from tasks.core.measures.metrics import Metric
 from tasks.core.prompts import Ask
 from tasks.core.replies import TEXT, Form
 from tasks.core.row_matching import Matching
-from tasks.core.rows import arrow_table
+from tasks.core.rows import MOST, arrow_table
 from tasks.engine.batches import Work
 from tasks.engine.benchmark import Benchmark, Inputs, Locked
 from tasks.errors import SettingsError, UsageError
@@ -66,9 +66,9 @@ class EvaluationParams(Params):
     """A model of the world's file, [models.NAME]; or oracle, guesser, silent, which need no server. With --answers: what the model is called."""
     answers: Annotated[str | None, Option(metavar="FILE")] = None
     """Score these answers and ask no model: one JSON object a line, {"id": …, "answer": …}, with "setting" where there are several."""
-    limit: int | None = Field(default=None, ge=1)
+    limit: int | None = Field(default=None, ge=1, le=MOST)
     """Questions, drawn with the seed; those that rest on the same facts are drawn together."""
-    seed: int = 0
+    seed: int = Field(default=0, ge=-MOST, le=MOST)
     """Seed of the draw of questions and of the intervals."""
 
 

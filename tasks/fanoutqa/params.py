@@ -10,11 +10,13 @@ from pydantic import AfterValidator, Field
 from tasks.assets import ROOT
 from tasks.core.epochs import SNAPSHOT, read_epoch
 from tasks.core.reviewing.review import Policy, Reviewing
+from tasks.core.rows import MOST
 from tasks.engine.benchmark import WIKIDATA_SOURCE, Inputs, Locked, find_absolute
 from tasks.engine.naming.identities import embedder_identity, wikidata_identity
 from tasks.errors import SourceError, UsageError
 from tasks.fanoutqa.core.questions import LEAST_ARTICLES
 from tasks.fanoutqa.sources.lists import load_fanout_sets
+from tasks.files import absolute_path
 from tasks.options import Option, Params, RunOptions
 from tasks.settings import home, load_world
 from tasks.storage.source_files import list_source, lock_source
@@ -40,15 +42,15 @@ class FanOutParams(Params):
     """File or folder of questions, authored or released (repeatable); `wikidata`: made from the facts of the Wikidata. Default: our own, and wikidata."""
     sets: Annotated[tuple[str, ...], Option(metavar="KIND")] = ()
     """Kinds of sets to make questions from (repeatable). Default: all."""
-    sets_a_kind: int = Field(default=12, ge=1)
+    sets_a_kind: int = Field(default=12, ge=1, le=MOST)
     """Sets of one kind, at most."""
     epoch: Annotated[str, AfterValidator(_read_epoch), Option(metavar="DATE")] = SNAPSHOT[:10]
     """Articles are those of this day or moment (UTC)."""
     titles: Annotated[str | None, Option(metavar="FILE")] = None
     """All titles of the wiki, one a line (.gz too), for the retrieval check. Default: those of the questions."""
-    near: int = Field(default=30, ge=1)
+    near: int = Field(default=30, ge=1, le=1000)
     """Articles near a question that the retrieval check reads."""
-    seed: int = 7
+    seed: int = Field(default=7, ge=-MOST, le=MOST)
     """Seed of the split into dev and test. Questions that share half of their articles lie on one side."""
     review: Policy = "auto"
     """What becomes of flagged rows: what each flag's rule says, mostly dropped (auto), left out until reviewed (manual), or asked for in a pause of the run in the Prefect UI (ask)."""
@@ -92,7 +94,7 @@ def lock_inputs(params: FanOutParams, run: RunOptions) -> Locked[FanOutInputs]:
     absolute = {
         "source": find_absolute(params.source),
         "epoch": moment,
-        "titles": params.titles and str(Path(params.titles).resolve()),
+        "titles": params.titles and str(absolute_path(params.titles)),
     }
     return Locked(
         FanOutInputs(

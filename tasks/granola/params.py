@@ -9,6 +9,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from tasks.assets import ROOT, load_relations
+from tasks.core.rows import MOST
 from tasks.engine.benchmark import Inputs, Locked, find_absolute, is_from_wikidata, share_limit
 from tasks.engine.naming.identities import wikidata_identity
 from tasks.errors import UsageError
@@ -29,17 +30,17 @@ class GranolaParams(Params):
     """File or folder to read (repeatable); `wikidata`: the facts of the Wikidata itself. Default: our own, or those facts where the Wikidata is another than the embedded one."""
     relations: Annotated[tuple[str, ...], Option("--relation", "PID")] = ()
     """Only this relation (repeatable). Default: the paper's sixteen."""
-    limit: int | None = Field(default=None, ge=1)
+    limit: int | None = Field(default=None, ge=1, le=MOST)
     """At most so many source rows, spread over the relations."""
     policy: Literal["smallest", "linked"] = "linked"
     """Which item of several with one name: `linked`, the one of which the Wikidata holds the fact, if it does of any; else, and with `smallest` (the paper's) always, the smallest number. With `linked`, rows are dropped where nothing says that the item is the one meant."""
     levels: Literal["usual", "all"] = "usual"
     """Places that may be answers: `usual`, without counties of the United States but as the given answer; `all`."""
-    samples: int = Field(default=8, ge=1)
+    samples: int = Field(default=8, ge=1, le=1000)
     """Samples of the judge for each description."""
     max_error_score: float = Field(default=0.5, ge=0, le=1)
     """Highest share of the judge's samples that may find fault with a description."""
-    min_levels: int = Field(default=2, ge=1)
+    min_levels: int = Field(default=2, ge=1, le=MOST)
     """Answers a row must have."""
 
 

@@ -7,6 +7,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from tasks.assets import ROOT
+from tasks.core.rows import MOST
 from tasks.engine.benchmark import Inputs, Locked, find_absolute
 from tasks.engine.naming.identities import check_graph_languages, embedder_identity, has_translator, translator_identity
 from tasks.multihal.core.linking import Linker
@@ -30,7 +31,7 @@ class MultiHalParams(Params):
     """File or folder with foundations' files (repeatable). Default: our own."""
     foundations: Annotated[tuple[FoundationName, ...], Option("--foundation")] = ()
     """Only this foundation, a benchmark that questions are taken from (repeatable). Default: all."""
-    limit: int | None = Field(default=None, ge=1)
+    limit: int | None = Field(default=None, ge=1, le=MOST)
     """At most so many rows of each foundation."""
     union: Union = "ours"
     """Which near questions are one: those with the same numbers, codes and names, or all, as in the paper."""
@@ -38,7 +39,7 @@ class MultiHalParams(Params):
     """How names are linked: by the local graph's labels, or Falcon 2.0."""
     all_hops: bool = False
     """Two hops even where one finds a path."""
-    most_paths: int = Field(default=100, ge=1)
+    most_paths: int = Field(default=100, ge=1, le=MOST)
     """Paths kept of one subject-object pair."""
     min_score: int = Field(default=LOWEST_KEPT, ge=1, le=5)
     """Lowest score that is published."""

@@ -13,6 +13,7 @@ from tasks.core.evaluation.judge_cards import describe_card
 from tasks.core.evaluation.rows import EvaluationMetric
 from tasks.core.publishing.card_forms import Beside
 from tasks.core.publishing.release_forms import CANARY, OWN_WORLD, Paper
+from tasks.errors import OldBuild
 from tasks.evaluation.record import BUILT_IN
 from tasks.release.contents import Config, Release
 from tasks.reports.templates import escape_markdown, fill_markdown, markdown_environment
@@ -168,7 +169,13 @@ def find_beside(release: Release) -> Beside:
     """Return figures of the build beside the paper's."""
     if release.shape:
         return {name.replace("_", " "): (each["here"], each["paper"]) for name, each in release.shape.items()}
-    return release.forms.card.beside(release.build.report["facts"], release.rows)
+    try:
+        return release.forms.card.beside(release.build.report["facts"], release.rows)
+    except KeyError as error:
+        raise OldBuild(
+            f"{release.build.build_id} was made by an earlier factmill: its report is without {error}; make it again with the "
+            "same command (recorded replies are not asked for again)"
+        ) from error
 
 
 def list_metrics(release: Release) -> list[EvaluationMetric]:

@@ -12,6 +12,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from tasks.errors import OldBuild, OutputError, SourceError
+from tasks.files import absolute_path
 from tasks.storage.housekeeping.freed import is_left_by
 from tasks.storage.released_folders import is_release, open_release
 
@@ -24,7 +25,7 @@ def open_draft(place: Path, force: bool) -> Iterator[Path]:
 
     OutputError where `place` cannot be written, is no release of ours, or is one and `force` is not given.
     """
-    place = Path(os.path.realpath(place.expanduser()))
+    place = absolute_path(place)
     try:
         place.parent.mkdir(parents=True, exist_ok=True)
         _tidy(place)

@@ -74,7 +74,7 @@ CARD_RENDERERS: Mapping[str, Callable[[Card], str]] = {
 
 
 def fill_page(template: str, **told: Any) -> str:
-    """Return a page made by a template of data/reports, with the style of all pages."""
+    """Return a page made by a template of data/templates, with the style of all pages."""
     return html_environment().get_template(template).render(style=Markup(read_template("style.css")), **told)
 
 

@@ -11,7 +11,7 @@ from tasks.assets import asset_path
 from tasks.text import markdown
 from tasks.text.whole import clean
 
-_FOLDER = "data/reports"
+_FOLDER = "data/templates"
 _PAGE = "page.html"
 
 

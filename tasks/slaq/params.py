@@ -6,6 +6,7 @@ from pydantic import AfterValidator, Field
 
 from tasks.assets import load_list
 from tasks.core.reviewing.review import Policy, Reviewing
+from tasks.core.rows import MOST
 from tasks.engine.benchmark import Inputs, Locked
 from tasks.options import Option, Params, RunOptions
 from tasks.settings import load_world
@@ -29,19 +30,19 @@ class SlaqParams(Params):
         tuple[Annotated[str, AfterValidator(_read_category)], ...], Option("--category", metavar="NAME")
     ] = ()
     """Only this category (repeatable). Default: the paper's fifteen."""
-    per_half: int = Field(default=20, ge=1)
+    per_half: int = Field(default=20, ge=1, le=MOST)
     """Topics of each half of a category."""
-    spares: int = Field(default=5, ge=0)
+    spares: int = Field(default=5, ge=0, le=MOST)
     """Topics beyond that, tried in case others fail a check."""
-    candidates: int = Field(default=120, ge=2)
+    candidates: int = Field(default=120, ge=2, le=MOST)
     """Pages drawn from a category."""
-    depth: int = Field(default=1, ge=0)
+    depth: int = Field(default=1, ge=0, le=100)
     """Levels of subcategories whose pages count too."""
-    min_chars: int = Field(default=1000, ge=0)
+    min_chars: int = Field(default=1000, ge=0, le=MOST)
     """Characters that a main text must have."""
-    days: int = Field(default=VIEW_DAYS, ge=1)
+    days: int = Field(default=VIEW_DAYS, ge=1, le=3660)
     """Days of page views before the world's epoch."""
-    seed: int = 7
+    seed: int = Field(default=7, ge=-MOST, le=MOST)
     """Seed of the draw."""
     review: Policy = "auto"
     """What becomes of flagged rows: what each flag's rule says, mostly dropped (auto), left out until reviewed (manual), or asked for in a pause of the run in the Prefect UI (ask)."""

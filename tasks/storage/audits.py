@@ -1,6 +1,5 @@
 """Verdicts of audits in the warehouse: they belong to a build, and go with it wherever it is shown or exported."""
 
-import json
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
@@ -8,6 +7,7 @@ import duckdb
 
 from tasks.core.fingerprints import canonical_json
 from tasks.core.measures.audits import Verdict
+from tasks.storage.warehouse import read_json
 
 
 def save_verdicts(db: duckdb.DuckDBPyConnection, build_id: str, verdicts: Sequence[Verdict]) -> None:
@@ -32,6 +32,11 @@ def load_verdicts(db: duckdb.DuckDBPyConnection, build_id: str) -> dict[str, Ver
         "SELECT row_id, marks, reviewer, note FROM audit_verdicts WHERE build_id = ? ORDER BY row_id", [build_id]
     ).fetchall()
     return {
-        row_id: Verdict(row_id=row_id, marks=json.loads(marks), reviewer=reviewer, note=note)
+        row_id: Verdict(
+            row_id=row_id,
+            marks=read_json(marks, f"audit_verdicts.marks of {build_id}, row {row_id}", dict),
+            reviewer=reviewer,
+            note=note,
+        )
         for row_id, marks, reviewer, note in found
     }

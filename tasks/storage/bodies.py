@@ -23,10 +23,13 @@ def pack_body(body: str) -> str:
 
 
 def unpack_body(stored: str) -> str:
-    """Return a stored body as JSON."""
+    """Return a stored body as JSON; one that is damaged as it is stored, which is no JSON."""
     if not stored.startswith(_MARK):
         return stored
-    return zlib.decompress(base64.b64decode(stored.removeprefix(_MARK))).decode("utf-8")
+    try:
+        return zlib.decompress(base64.b64decode(stored.removeprefix(_MARK))).decode("utf-8")
+    except (ValueError, zlib.error):
+        return stored
 
 
 def read_rejected(row: str) -> Any:

@@ -4,7 +4,6 @@ Publishing is one transaction. The Parquet bytes of a published table are made f
 build's own id, so that two builds with the same content have the same bytes.
 """
 
-import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -18,7 +17,8 @@ from tasks.core.fingerprints import canonical_json, combine_digests, digest_json
 from tasks.core.receipts import SUMMED, Receipt
 from tasks.errors import UnknownBuild, WarehouseError
 from tasks.storage.shards import digest_rows, read_shard
-from tasks.storage.warehouse import is_there, open_warehouse
+from tasks.storage.warehouse import is_there, open_warehouse, read_json
+from tasks.text.whole import shorten_middle
 
 _OF_RUNS = ("build_stages", "rejects", "merged_rows", "build_calls", "kept_calls")
 """Tables that hold what a run leaves under its own id until it is published."""
@@ -188,7 +188,8 @@ def find_build(warehouse: Path, name: str) -> BuildRecord:
     if len(found) == 1:
         return found[0]
     known = ", ".join(build.build_id for build in (found or builds)[-5:]) or "none"
-    what = f"{len(found)} builds begin with {name!r}" if found else f"no build {name!r}"
+    named = repr(shorten_middle(name))
+    what = f"{len(found)} builds begin with {named}" if found else f"no build {named}"
     raise UnknownBuild(f"{what} in {warehouse}; builds there: {known} (see `factmill builds`)")
 
 
@@ -235,7 +236,15 @@ def list_builds(warehouse: Path) -> list[BuildRecord]:
         ).fetchall()
     return [
         BuildRecord(
-            build_id, benchmark, digest, json.loads(lock), json.loads(origin), content, json.loads(report), begun, done
+            build_id,
+            benchmark,
+            digest,
+            read_json(lock, f"builds.lock of {build_id}", dict),
+            read_json(origin, f"builds.origin of {build_id}", dict),
+            content,
+            read_json(report, f"builds.report of {build_id}", dict),
+            begun,
+            done,
         )
         for build_id, benchmark, digest, lock, origin, content, report, begun, done in rows
     ]

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tasks.storage.builds import forget_run
-from tasks.storage.warehouse import Connection, open_warehouse, read_records
+from tasks.storage.warehouse import Connection, open_warehouse, read_json, read_records
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,8 @@ def keep_forecast(warehouse: Path, benchmark: str, lock_digest: str, told: Mappi
 def find_forecast(db: Connection, lock_digest: str) -> dict[str, Any]:
     """Return what was forecast for a build with this lock; empty where nothing was."""
     found = db.execute("SELECT told FROM forecasts WHERE lock_digest = ?", [lock_digest]).fetchall()
-    told: dict[str, Any] = json.loads(found[0][0]) if found else {}
+    where = f"forecasts.told of {lock_digest}"
+    told: dict[str, Any] = read_json(found[0][0], where, dict) if found else {}
     return told
 
 

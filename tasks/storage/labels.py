@@ -7,7 +7,7 @@ from tasks.core.evaluation.judge_cards import JudgeCard
 from tasks.core.evaluation.label_files import Label
 from tasks.core.evaluation.labels import DrawnItem
 from tasks.core.fingerprints import canonical_json
-from tasks.storage.warehouse import Connection, read_records
+from tasks.storage.warehouse import Connection, read_model, read_records
 
 _ITEM = tuple(DrawnItem.model_fields)
 
@@ -70,5 +70,6 @@ def save_card(db: Connection, card: JudgeCard) -> None:
 
 def find_cards(db: Connection, benchmark: str, judge: str) -> list[JudgeCard]:
     """Return the cards of a judge on a benchmark, with whatever prompts, by id."""
-    query = "SELECT card FROM judge_cards WHERE benchmark = ? AND judge = ? ORDER BY id"
-    return [JudgeCard.model_validate_json(card) for (card,) in db.execute(query, [benchmark, judge]).fetchall()]
+    query = "SELECT id, card FROM judge_cards WHERE benchmark = ? AND judge = ? ORDER BY id"
+    found = db.execute(query, [benchmark, judge]).fetchall()
+    return [read_model(JudgeCard, card, f"judge_cards.card of {card_id}") for card_id, card in found]

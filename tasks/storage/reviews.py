@@ -13,7 +13,7 @@ from tasks.core.reviewing.review import Policy, Reviewing, ReviewItem
 from tasks.errors import UsageError
 from tasks.options import RunOptions, warehouse_of
 from tasks.storage.builds import BuildRecord, find_build, published_names, published_table
-from tasks.storage.warehouse import is_there, open_warehouse
+from tasks.storage.warehouse import is_there, open_warehouse, read_model
 
 
 def read_queue_of(warehouse: Path, build: BuildRecord) -> list[ReviewItem]:
@@ -43,8 +43,10 @@ def load_decisions(warehouse: Path, benchmark: str) -> list[ReviewItem]:
     if not is_there(warehouse):
         return []
     with open_warehouse(warehouse) as db:
-        found = db.execute("SELECT item FROM review_decisions WHERE benchmark = ? ORDER BY id", [benchmark]).fetchall()
-    return [ReviewItem.model_validate_json(item) for (item,) in found]
+        found = db.execute(
+            "SELECT id, item FROM review_decisions WHERE benchmark = ? ORDER BY id", [benchmark]
+        ).fetchall()
+    return [read_model(ReviewItem, item, f"review_decisions.item of {item_id}") for item_id, item in found]
 
 
 def open_review(benchmark: str, policy: Policy, run: RunOptions) -> Reviewing:

@@ -23,6 +23,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tasks.errors import SourceError
+from tasks.files import open_regular
 from tasks.text.whole import MOST_DEEP, is_too_deep
 
 _BLOCK = 1 << 20
@@ -176,7 +177,7 @@ def peek_columns(path: Path) -> tuple[str, ...]:
     try:
         if suffix == ".parquet":
             return tuple(pq.read_schema(path).names)
-        with path.open(encoding="utf-8-sig", newline="") as stream:
+        with io.TextIOWrapper(open_regular(path), encoding="utf-8-sig", newline="") as stream:
             if suffix == ".csv":
                 return tuple(next(csv.reader(stream), ()))
             _, first = next(_split_json(path, stream), (0, None))
@@ -190,7 +191,7 @@ def peek_columns(path: Path) -> tuple[str, ...]:
 @contextmanager
 def _opened_bytes(source: SourceFile) -> Iterator[BinaryIO]:
     try:
-        stream = source.path.open("rb")
+        stream = open_regular(source.path)
     except OSError as error:
         raise SourceError(f"{source.path}: cannot be read: {error.strerror}") from error
     with stream:

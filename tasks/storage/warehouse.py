@@ -6,8 +6,10 @@ The engine that it is attached to stays: starting one takes six times as long as
 """
 
 import atexit
+import json
 import os
 import re
+import stat
 import tempfile
 import threading
 import time
@@ -16,14 +18,17 @@ from contextlib import contextmanager
 from functools import cache
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import duckdb
+from pydantic import BaseModel, ValidationError
 
 from tasks.errors import WarehouseBusy, WarehouseError, WarehouseTooNew
 from tasks.processes import stop_again
 from tasks.settings import warehouse_wait_s
+from tasks.text.whole import shorten_middle
 
+M = TypeVar("M", bound=BaseModel)
 Connection = duckdb.DuckDBPyConnection
 """An open warehouse, for those who read it without knowing DuckDB."""
 
@@ -44,7 +49,7 @@ _INTERRUPTED = "Query interrupted"
 _MAGIC = slice(8, 12), b"DUCK"
 """What stands where in a DuckDB file."""
 _DAMAGE = re.compile(
-    r"Corrupt database|checksum|Could not read enough bytes|INTERNAL Error|Serialization Error|been invalidated"
+    r"Corrupt database|Malformed JSON|checksum|Could not read enough bytes|INTERNAL Error|Serialization Error|been invalidated"
 )
 _NO_ROOM = re.compile(r"Could not write file|No space left on device|File too large|Disk quota exceeded")
 """Also of a checkpoint that could not be finished, of which DuckDB says that it invalidates the database: it is whole."""
@@ -82,13 +87,17 @@ def open_warehouse(path: Path, wait_s: float | None = None) -> Iterator[duckdb.D
 
 
 def is_there(path: Path) -> bool:
-    """True where a warehouse is; WarehouseError where that cannot be told."""
+    """True where a warehouse is; WarehouseError where that cannot be told, or where something else is than a regular file."""
     try:
-        path.stat()
+        mode = path.stat().st_mode
     except (FileNotFoundError, NotADirectoryError):
         return False
-    except OSError as error:
-        raise WarehouseError(f"cannot open the warehouse {path}: {error.strerror}") from error
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else error
+        raise WarehouseError(f"cannot open the warehouse {shorten_middle(str(path))!r}: {why}") from error
+    if not stat.S_ISREG(mode):
+        what = "a folder" if stat.S_ISDIR(mode) else "a pipe, a device or a socket"
+        raise WarehouseError(f"the warehouse {path} is {what}, no file; name another file with --warehouse")
     return True
 
 
@@ -275,6 +284,28 @@ def _apply(connection: duckdb.DuckDBPyConnection, path: Path, missing: list[tupl
             connection.execute("ROLLBACK")
             raise WarehouseError(f"{path}: migration {version:04d}_{name} failed: {error}") from error
     connection.execute("COMMIT")
+
+
+def read_json(text: str, where: str, kind: type = object) -> Any:
+    """Return the value of a JSON column, of this kind; WarehouseError, which names the place, for anything else.
+
+    `where`: table, column and row, such as `builds.lock of granola-3f2a`.
+    """
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise WarehouseError(f"{where} is broken JSON ({error}): the warehouse is damaged; {_KEPT_ASIDE}") from error
+    if not isinstance(value, kind):
+        raise WarehouseError(f"{where} is no JSON {kind.__name__}: the warehouse is damaged; {_KEPT_ASIDE}")
+    return value
+
+
+def read_model(model: type[M], text: str, where: str) -> M:
+    """Return what a JSON column holds as a model; WarehouseError, which names the place (see `read_json`), for anything else."""
+    try:
+        return model.model_validate(read_json(text, where))
+    except ValidationError as error:
+        raise WarehouseError(f"{where} is no {model.__name__}: {error.errors()[0]['msg']}; {_KEPT_ASIDE}") from error
 
 
 def read_records(db: Connection, query: str, *values: Any) -> list[dict[str, Any]]:

@@ -2,6 +2,8 @@
 
 import re
 
+from tasks.text.whole import shorten_middle
+
 PATTERN = r"[0-9]{1,9}(\.[0-9]{1,3})?[smhdw]?"
 _SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 _WORDS = (("day", 86_400), ("hour", 3600), ("minute", 60), ("second", 1))
@@ -11,7 +13,9 @@ def check_age(value: object) -> str:
     """Return an age as it was written, a number of seconds too; ValueError says what was expected."""
     text = str(value) if isinstance(value, str | int | float) and not isinstance(value, bool) else ""
     if not re.fullmatch(PATTERN, text):
-        raise ValueError(f"{value!r} is no age; expected one such as 90m, 12h, 30d, 4w, or a number of seconds")
+        raise ValueError(
+            f"{shorten_middle(repr(value))} is no age; expected one such as 90m, 12h, 30d, 4w, or a number of seconds"
+        )
     return text
 
 

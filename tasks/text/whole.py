@@ -18,6 +18,11 @@ def clean(text: str) -> str:
     return _UNSEEN.sub(lambda found: f"[U+{ord(found[0]):04X}]", text.replace("\r\n", "\n"))
 
 
+def shorten_middle(text: str, most: int = 200) -> str:
+    """Return a text of at most `most` characters; of a longer one beginning and end."""
+    return text if len(text) <= most else f"{text[: most * 2 // 3]} … {text[-(most // 3 - 3) :]}"
+
+
 def is_too_deep(value: Any) -> bool:
     """True for a value of JSON of more than MOST_DEEP levels."""
     level = [value]

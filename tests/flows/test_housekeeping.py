@@ -15,6 +15,7 @@ from support.webs.prepared import link_prepared
 
 from tasks.storage.builds import list_builds
 from tasks.storage.housekeeping.prefect_history import bound_history, clean_history, history_of, vacuum_history
+from tasks.storage.recording.folders import work_folder
 
 
 @pytest.fixture
@@ -107,6 +108,21 @@ def test_runs_that_were_killed_are_ended_where_they_are_known(tmp_path: Path, pr
     assert "process of this run was gone" in after[killed]["message"]
     assert sorted(each.name for each in marks.iterdir()) == sorted([going, elsewhere])
     session.delete(f"{prefect_api}/flow_runs/{going}", timeout=60).raise_for_status()
+
+
+def test_what_stays_for_its_age_is_named_with_the_day_it_can_go_and_the_option(tmp_path: Path) -> None:
+    alone = Factmill(tmp_path / "home")
+    folder = work_folder(tmp_path / "home" / "factmill.duckdb") / "toy-1"
+    folder.mkdir(parents=True)
+    (folder / "held").write_bytes(b"12345")
+    told = "1 more (5 B) stay only because they are younger than 30d; the last of them can go from "
+    ran = alone("gc")
+    assert (ran.code, told in ran.out, "all of them now with --older-than 0s" in ran.out) == (0, True, True), ran
+    folders = alone("gc", "--json").json["freed"][0]
+    assert [folders[name] for name in ("kind", "count", "young", "young_bytes")] == ["run folders", 0, 1, 5]
+    assert f"{told}{folders['young_until']}" in ran.out and folders["young_option"] == "--older-than"
+    assert "stay only because" not in alone("gc", "--older-than", "0s", "--yes").out
+    assert not folder.exists()
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ import typer
 
 from flows.cli.options import AsJson, Warehouse, print_json, print_lines
 from tasks.core.measures.audits import PAPER_ROWS
+from tasks.core.rows import MOST
 from tasks.options import RunOptions, warehouse_of
 
 
@@ -17,9 +18,9 @@ def audit(
         str | None, typer.Option("--build", help="A build; default: the latest.", metavar="BUILD")
     ] = None,
     rows: Annotated[
-        int, typer.Option(min=1, help="Rows of the sample; a larger one contains the smaller.")
+        int, typer.Option(min=1, max=MOST, help="Rows of the sample; a larger one contains the smaller.")
     ] = PAPER_ROWS,
-    seed: Annotated[int, typer.Option(help="Draws another sample.")] = 0,
+    seed: Annotated[int, typer.Option(min=-MOST, max=MOST, help="Draws another sample.")] = 0,
     to: Annotated[Path | None, typer.Option(help="Write the sample as CSV, to be filled in.", metavar="FILE")] = None,
     taken_from: Annotated[
         Path | None,
@@ -41,8 +42,9 @@ def audit(
     """
     from flows.benchmarks import find_benchmark
     from flows.commands.judges.audit import draw_rows, format_figures, measure_build, take_verdicts
+    from flows.commands.judges.label import read_file
     from tasks.core.measures.audits import read_sheet, write_sheet
-    from tasks.errors import OutputError, UsageError
+    from tasks.errors import OutputError
     from tasks.storage.audits import save_verdicts
     from tasks.storage.builds import find_build
     from tasks.storage.warehouse import open_warehouse
@@ -51,9 +53,8 @@ def audit(
     build_id = find_build(path, build_name or f"latest:{benchmark}").build_id
     told = ""
     if taken_from:
-        if not taken_from.is_file():
-            raise UsageError(f"{taken_from}: no such file; factmill audit {benchmark} --to {taken_from} writes one")
-        verdicts = read_sheet(known.audit, build_id, taken_from.read_text("utf-8"), taken_from.name)
+        text, _ = read_file(taken_from, f"audit {benchmark}")
+        verdicts = read_sheet(known.audit, build_id, text, taken_from.name)
         with open_warehouse(path) as db:
             save_verdicts(db, build_id, verdicts)
         told = f"{taken_from}: {len(verdicts)} verdicts taken in"

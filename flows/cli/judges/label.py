@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from flows.cli.options import AsJson, Warehouse, print_json, print_lines
+from tasks.core.rows import MOST
 from tasks.options import RunOptions, warehouse_of
 
 label_app = typer.Typer(help="Answers for people to label, by which judges are checked.", no_args_is_help=True)
@@ -20,8 +21,8 @@ def export_answers(
     to: Annotated[
         Path, typer.Option(help="CSV file to write; one that is there is never overwritten.", metavar="FILE")
     ],
-    n: Annotated[int, typer.Option("--n", min=1, help="Answers to draw.")] = 100,
-    seed: Annotated[int, typer.Option(help="Draws and shuffles otherwise.")] = 0,
+    n: Annotated[int, typer.Option("--n", min=1, max=MOST, help="Answers to draw.")] = 100,
+    seed: Annotated[int, typer.Option(min=-MOST, max=MOST, help="Draws and shuffles otherwise.")] = 0,
     by: Annotated[
         list[str] | None,
         typer.Option(

@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 import typer
 
 from flows.cli.options import AsJson, print_json, print_lines
+from tasks.core.rows import MOST
 
 graph_app = typer.Typer(help="Local graphs: Wikidata dumps on this machine.", no_args_is_help=True)
 
@@ -74,7 +75,8 @@ def list_graphs(as_json: AsJson = False) -> None:
 def check_graph(
     name: GraphName,
     malformed: Annotated[
-        int, typer.Option(min=0, help="Also list so many of the lines that were no triples when it was loaded.")
+        int,
+        typer.Option(min=0, max=MOST, help="Also list so many of the lines that were no triples when it was loaded."),
     ] = 0,
     as_json: AsJson = False,
 ) -> None:

@@ -10,6 +10,7 @@ import typer
 
 from flows.cli.options import print_lines
 from tasks import progress
+from tasks.core.rows import MOST
 from tasks.errors import UsageError
 
 
@@ -38,9 +39,11 @@ def paths(
     all_properties: Annotated[
         bool, typer.Option("--all-properties", help="Also identifiers and web addresses.")
     ] = False,
-    most: Annotated[int, typer.Option(min=1, help="Keep so many paths of a pair, the first in order.")] = 1000,
+    most: Annotated[
+        int, typer.Option(min=1, max=MOST, help="Keep so many paths of a pair, the first in order.")
+    ] = 1000,
     language: Annotated[str, typer.Option(help="Language of names and labels.", metavar="TAG")] = "en",
-    limit: Annotated[int, typer.Option(min=0, help="Print so many paths of a pair.")] = 10,
+    limit: Annotated[int, typer.Option(min=0, max=MOST, help="Print so many paths of a pair.")] = 10,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object a pair.")] = False,
 ) -> None:
     """Find the paths of one and two hops between items, or from items to dates and numbers.

@@ -21,7 +21,7 @@ def worker(
     ] = None,
     device: Annotated[Literal["auto", "cpu", "cuda"], typer.Option(help="What models compute on.")] = "auto",
     threads: Annotated[
-        int | None, typer.Option(min=1, help="Cores that models use on the CPU. Default: all.", metavar="N")
+        int | None, typer.Option(min=1, max=1024, help="Cores that models use on the CPU. Default: all.", metavar="N")
     ] = None,
     host: Annotated[
         str, typer.Option(help="Address of this machine that the others reach it by. Default: found.", metavar="HOST")

@@ -13,6 +13,7 @@ from tasks.core.fingerprints import digest_bytes
 from tasks.core.measures.agreement import AmongPeople, compare_people
 from tasks.errors import OutputError, UsageError
 from tasks.evaluation.record import Evaluation
+from tasks.files import read_regular
 from tasks.storage.builds import BuildRecord, find_build, published_table
 from tasks.storage.labels import find_draw, find_items, load_labels, save_items, save_labels
 from tasks.storage.warehouse import open_warehouse
@@ -89,11 +90,17 @@ def format_export(told: Mapping[str, Any]) -> list[str]:
     return lines
 
 
-def read_file(path: Path) -> tuple[str, str]:
-    """Return a file's text and the SHA-256 of its bytes; UTF-8 with or without a mark, or a spreadsheet's UTF-16."""
-    if not path.is_file():
-        raise UsageError(f"{path}: no such file; factmill label export EVAL --to {path} writes one")
-    data = path.read_bytes()
+def read_file(path: Path, export: str = "label export EVAL") -> tuple[str, str]:
+    """Return a file's text and the SHA-256 of its bytes; UTF-8 with or without a mark, or a spreadsheet's UTF-16.
+
+    `export`: the command that writes such a file. UsageError for what cannot be read.
+    """
+    try:
+        data = read_regular(path)
+    except FileNotFoundError as error:
+        raise UsageError(f"{path}: no such file; factmill {export} --to {path} writes one") from error
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be read: {error.strerror}") from error
     try:
         return data.decode("utf-16" if data[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8"), digest_bytes(data)
     except UnicodeDecodeError as error:

@@ -23,6 +23,7 @@ from tasks.clients.sending.sender import Retry
 from tasks.core.calls.call import Reply
 from tasks.core.fingerprints import digest_json
 from tasks.errors import OutputError, SourceError
+from tasks.files import open_regular
 from tasks.settings import Model
 
 T = TypeVar("T")
@@ -182,7 +183,8 @@ class RequestFiles:
 
     def _read_replies(self, path: Path) -> dict[str, tuple[int, LineAnswer]]:
         try:
-            read_lines(path.read_bytes(), None, self._lines)
+            with open_regular(path) as file:
+                read_lines(file.read(), None, self._lines)
         except OSError as error:
             raise SourceError(f"--replies: cannot read {path}: {error.strerror}") from error
         answers: dict[str, tuple[int, LineAnswer]] = {}

@@ -19,6 +19,7 @@ from tasks.engine.cluster.wire import (
     write_found,
     write_reply,
 )
+from tasks.files import absolute_path
 from tasks.graph.lookup import Graph
 from tasks.graph.manifest import graph_path, read_manifest
 from tasks.models import perplexity, translate
@@ -108,7 +109,7 @@ def _offer_numbers(path: Path, manifest: ModelManifest, device: Device, threads:
 
 def _offer_one(path: Path, manifest: ModelManifest, device: Device, numbers: ComputeType, threads: int | None) -> Offer:
     # by its absolute path, which a name in a home would not be
-    folder, home = path.resolve(), path
+    folder, home = absolute_path(path), path
     if manifest.kind == "translator":
         identity = translate.identify_translator(folder, home, device, numbers)
         service: Service = serve_translator(identity, lambda: translate.Translator(folder, device, numbers, threads))

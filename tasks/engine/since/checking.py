@@ -4,7 +4,6 @@ What they rest on (core/calls/freshness/changes.py) is looked at in batches; tho
 too old, as the ages have it. What is settled is written into the run's folder, once.
 """
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ from tasks.engine.since.contents import compare_contents, find_renamed
 from tasks.storage.builds import find_build
 from tasks.storage.recording.journal import Record
 from tasks.storage.recording.kept import Kept, KeptCall, list_used, read_kept, read_used
-from tasks.storage.warehouse import open_warehouse
+from tasks.storage.warehouse import open_warehouse, read_json
 
 _AT_ONCE = 2_000
 """Records whose replies are held in memory."""
@@ -59,7 +58,8 @@ def _look_for_changes(run: Run, earlier: str, begun: str) -> Kept:
     old = [
         record_id
         for record_id, service, operation, parts, asked_at in used
-        if service not in oldest or asked_at < find_oldest(operation, json.loads(parts), oldest[service])
+        if service not in oldest
+        or asked_at < find_oldest(operation, read_json(parts, f"calls.parts of {record_id}", dict), oldest[service])
     ]
     contents = compare_contents(run, kept)
     things = {
@@ -104,13 +104,13 @@ def _iterate(warehouse: Path, record_ids: Sequence[str]) -> Iterable[Record]:
 def _list_things(record: Record) -> list[Thing]:
     if record.status != "ok":
         return []
-    return rests_on(record.operation, json.loads(record.parts), json.loads(record.body)) or []
+    return rests_on(record.operation, record.read("parts"), record.read("body")) or []
 
 
 def _judge(record: Record, states: Mapping[Thing, object]) -> Verdict:
     if record.status != "ok":
         return Verdict(None, "it is a failure")
-    return judge(record.operation, json.loads(record.parts), json.loads(record.body), record.asked_at, states)
+    return judge(record.operation, record.read("parts"), record.read("body"), record.asked_at, states)
 
 
 def _ask_states(

@@ -4,7 +4,6 @@ Beside each build in the embedded world it is recorded what that says of each th
 replies of the earlier one are taken over under the service's new name.
 """
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -37,7 +36,7 @@ class Contents:
         """Return whether a reply of then would come now."""
         if self.note or record.status != "ok":
             return Verdict(None, self.note or "it is a failure")
-        return judge_content(record.operation, json.loads(record.parts), json.loads(record.body), self.then, self.now)
+        return judge_content(record.operation, record.read("parts"), record.read("body"), self.then, self.now)
 
 
 def find_renamed(then: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, str]:
@@ -65,9 +64,9 @@ def compare_contents(run: Run, kept: Kept) -> Contents:
     if record is None:
         note = f"{kept.build} was made by an earlier factmill, which did not record what the embedded world said"
         return Contents(note=note)
-    before = json.loads(record.body)
+    before = record.read("body")
     now = note_contents(run, kept)
-    return Contents(before, json.loads(now.body), (record.record_id, now.record_id))
+    return Contents(before, now.read("body"), (record.record_id, now.record_id))
 
 
 def note_contents(run: Run, kept: Kept) -> Record:

@@ -64,7 +64,7 @@ def write_tasks(session: Session, folder: Path, made_of: str, canary: str = "") 
     files[f"factmill_{benchmark}.yaml"] = _dump(group)
     names = dict.fromkeys(name for each in metrics.values() for name in each if name != "unscored")
     functions = "".join(_METRIC.substitute(name=name) for name in names)
-    utils = Template(asset_path("data/reports", "lm_eval_utils.txt").read_text("utf-8"))
+    utils = Template(asset_path("data/templates", "lm_eval_utils.txt").read_text("utf-8"))
     files["utils.py"] = utils.substitute(benchmark=benchmark, metrics=repr(metrics)) + functions
     remark = f"# {canary}\n" if canary else ""
     files = {name: text if name.endswith(".jsonl") else remark + text for name, text in files.items()}

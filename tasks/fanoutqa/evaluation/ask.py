@@ -11,7 +11,7 @@ from pydantic import Field
 from tasks.assets import load_prompt
 from tasks.core.evaluation.frame import frame, make_boundary
 from tasks.core.prompts import Ask, fill_in
-from tasks.core.rows import arrow_table, rows_from_arrow
+from tasks.core.rows import LONGEST_S, MOST, arrow_table, rows_from_arrow
 from tasks.evaluation.judging import Judged, Judging
 from tasks.evaluation.record import EvaluationInputs, JudgedParams, draw_clusters
 from tasks.fanoutqa.core.evaluation.dialogue import (
@@ -70,13 +70,13 @@ class FanOutEvaluationParams(JudgedParams):
     """Also score answers by this cross-encoder of `factmill models list`, in the place of BLEURT."""
     tools: Tools = "auto"
     """Open book: how the model searches. By the chat protocol's tools (always), by lines of plain text (never), or by tools unless its server refuses them or the world's file says tools = false (auto)."""
-    rounds: int = Field(default=16, ge=1)
+    rounds: int = Field(default=16, ge=1, le=1000)
     """Open book: turns in which the model may search; then it is told to answer, once."""
-    most_tokens: int | None = Field(default=None, ge=1)
+    most_tokens: int | None = Field(default=None, ge=1, le=MOST)
     """Open book: tokens, read and written, that a question's turns may take together before the model is told to answer. Default: no bound but rounds."""
-    most_seconds: float | None = Field(default=None, gt=0)
+    most_seconds: float | None = Field(default=None, gt=0, le=LONGEST_S)
     """Open book: seconds in which the model may answer, all turns of a question together, before it is told to answer; recorded ones, so a replay ends at the same turn. Default: no bound."""
-    context_tokens: int | None = Field(default=None, ge=1024)
+    context_tokens: int | None = Field(default=None, ge=1024, le=MOST)
     """Tokens that the model can be shown at once, its answer included; 4 characters count as one. Default: context_tokens of the world's file, else 8,192."""
     retrieval_share: Annotated[float, Option("--retrieval-share", "SHARE")] = Field(default=0.5, gt=0, le=1)
     """Open book: share of the context that one search may fill (paper: half)."""

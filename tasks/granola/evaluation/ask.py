@@ -12,7 +12,7 @@ from tasks.assets import load_prompt
 from tasks.core.evaluation.given import Given
 from tasks.core.measures.audits import draw_sample
 from tasks.core.prompts import Ask
-from tasks.core.rows import arrow_schema
+from tasks.core.rows import MOST, arrow_schema
 from tasks.evaluation.record import Dialogue, EvaluationInputs, EvaluationParams, draw_clusters
 from tasks.granola.core.evaluation.answers import choose_majority, read_answer
 from tasks.granola.core.evaluation.rows import GranolaAsked
@@ -26,7 +26,7 @@ class GranolaEvaluationParams(EvaluationParams):
 
     setting: Annotated[tuple[SettingName, ...], Option("--setting", "NAME")] = ()
     """Only this setting (repeatable). Default: those that the paper reports, all but temperature."""
-    samples: int = Field(default=5, ge=1)
+    samples: int = Field(default=5, ge=1, le=1000)
     """Answers drawn to each question by self_consistency and drag, the paper's N, which it does not state."""
     temperature: float = Field(default=0.7, gt=0, le=2)
     """Temperature at which answers are drawn, the paper's T, which it does not state."""
@@ -36,7 +36,7 @@ class GranolaEvaluationParams(EvaluationParams):
     """How fast informativeness falls from level to level, the paper's λ: exp(-λ (level - 1))."""
     popularity_bins: int = Field(default=5, ge=1, le=100)
     """Bins of equal size by the popularity of the question's entity."""
-    similarity: int = Field(default=2000, ge=0)
+    similarity: int = Field(default=2000, ge=0, le=MOST)
     """So many questions, drawn with the seed, whose answers are also compared with the gold answer by the world's sentence encoder, as in the paper's Table 3; 0: none."""
 
 

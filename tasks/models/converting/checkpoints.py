@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from tasks.errors import UsageError
+from tasks.files import absolute_path
 from tasks.models.converting.weights import WEIGHTS, Quantization, settle_weights
 from tasks.models.model_folder import MANIFEST, IfThere, Kind, ModelManifest, Origin, copy_model, store_model
 
@@ -54,9 +55,9 @@ def open_checkpoint(checkpoint: Path) -> Path:
     """Return a checkpoint's directory as an absolute path, whose last part names the model; UsageError without one."""
     if not checkpoint.is_dir():
         raise UsageError(
-            f"{checkpoint.resolve()}: no such directory; give the one that holds a checkpoint's config.json"
+            f"{absolute_path(checkpoint)}: no such directory; give the one that holds a checkpoint's config.json"
         )
-    return checkpoint.resolve()
+    return absolute_path(checkpoint)
 
 
 def store_conversion(

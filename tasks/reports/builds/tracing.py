@@ -9,7 +9,7 @@ from pydantic import BaseModel, ValidationError
 from tasks.engine.benchmark import Benchmark
 from tasks.errors import OldBuild
 from tasks.storage.bodies import unpack_body
-from tasks.storage.warehouse import Connection, read_records
+from tasks.storage.warehouse import Connection, read_json, read_records
 
 Record = dict[str, Any]
 
@@ -35,7 +35,7 @@ def trace_rows(db: Connection, benchmark: Benchmark, build_id: str, row_ids: Seq
     }
     calls = _find_calls(db, build_id, list(dict.fromkeys(each for trail in trails.values() for each in trail)))
     rejects = _find_rejects(db, build_id, row_ids)
-    services = json.loads(locks[0]["lock"]).get("services", {}) if locks else {}
+    lock = read_json(locks[0]["lock"], f"builds.lock of {build_id}", dict) if locks else {}
     return [
         {
             "build": build_id,
@@ -44,7 +44,7 @@ def trace_rows(db: Connection, benchmark: Benchmark, build_id: str, row_ids: Seq
             "row": rows[row_id][0] if row_id in rows else None,
             "reject": rejects.get(row_id),
             "beside": {table: found.get(row_id, []) for table, found in beside.items()},
-            "services": services,
+            "services": lock.get("services", {}),
             "calls": [dict(call) for each in reversed(trails[row_id]) for call in calls.get(each, ())],
         }
         for row_id in row_ids
@@ -106,7 +106,7 @@ def _find_calls(db: Connection, build_id: str, row_ids: Sequence[str]) -> dict[s
     """Return id → the calls made for it, in the order of the stages."""
     calls = read_records(
         db,
-        "SELECT b.id, b.stage, c.operation, c.service, c.parts, c.status, c.error, c.body, c.asked_at, c.latency_s, c.tokens_in, "
+        "SELECT b.id, b.stage, c.record_id, c.operation, c.service, c.parts, c.status, c.error, c.body, c.asked_at, c.latency_s, c.tokens_in, "
         "c.tokens_out, c.cost_usd, c.key, b.taken_off, k.why AS unchanged, k.checks "
         "FROM build_calls b JOIN calls c USING (record_id) "
         "LEFT JOIN kept_calls k ON k.build_id = b.build_id AND k.record_id = b.record_id "
@@ -118,7 +118,9 @@ def _find_calls(db: Connection, build_id: str, row_ids: Sequence[str]) -> dict[s
     checks = _tell_checks(db, {check for call in calls for check in call["checks"] or ()})
     for call in calls:
         call["checks"] = [checks[each] for each in call["checks"] or () if each in checks]
-        call["parts"], call["body"] = json.loads(call["parts"]), json.loads(unpack_body(call["body"]))
+        where = f"of {call.pop('record_id')}"
+        call["parts"] = read_json(call["parts"], f"calls.parts {where}", dict)
+        call["body"] = read_json(unpack_body(call["body"]), f"calls.body {where}")
     grouped = _group(calls, lambda each: str(each["id"]))
     for call in calls:
         del call["id"]

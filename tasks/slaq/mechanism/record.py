@@ -1,16 +1,16 @@
 """SLAQ's mechanistic analysis as commands know it: a build whose sources are evaluations, and the models that they are of."""
 
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
 
 from tasks.core.evaluation.rows import EvaluationMetric
-from tasks.core.rows import StrictModel
+from tasks.core.rows import MOST, StrictModel
 from tasks.engine.benchmark import Assets, Benchmark, Inputs, Locked, SideTable
 from tasks.errors import UnknownBuild, UsageError
 from tasks.evaluation.record import METRICS
+from tasks.files import absolute_path
 from tasks.options import Option, Params, RunOptions, warehouse_of
 from tasks.slaq.core.mechanism.rows import FEATURES, ComparedFact, TokenRow
 from tasks.slaq.evaluation.ask import ANSWER_LONG, ANSWER_SHORT
@@ -35,7 +35,7 @@ class MechanismParams(Params):
     """Folder of the model that gave the answers, in Hugging Face's form (repeatable: one for each evaluation, in its order)."""
     pairs: Annotated[str | None, Option(metavar="FILE")] = None
     """CSV with the columns id, short_text, long_text: parts of both answers that state the same fact, as people paired them; they come before what is found."""
-    per_kind: int = Field(default=30, ge=1)
+    per_kind: int = Field(default=30, ge=1, le=MOST)
     """Facts of each model and kind (right in both answers; right in one), drawn with the seed."""
     least_matched: float = Field(default=0.5, ge=0, le=1)
     """Share of the short answer's content words that a part of the long answer must have to be its pair."""
@@ -49,9 +49,9 @@ class MechanismParams(Params):
     """Numbers to compute in; importances of bfloat16 and float16 are coarse."""
     device: Device = "auto"
     """Where to compute; auto: on the GPU where there is one."""
-    folds: int = Field(default=5, ge=2)
+    folds: int = Field(default=5, ge=2, le=1000)
     """Parts of the cross-validation."""
-    seed: int = 0
+    seed: int = Field(default=0, ge=-MOST, le=MOST)
     """Seed of the draw of facts, the folds and the intervals."""
 
 
@@ -76,7 +76,7 @@ class MechanismInputs(Inputs):
 
 def lock_inputs(params: MechanismParams, run: RunOptions) -> Locked[MechanismInputs]:
     """Return what the analysis depends on; UsageError says what was expected."""
-    folders = [Path(each).expanduser().resolve() for each in params.model]
+    folders = [absolute_path(each) for each in params.model]
     records = [_find_evaluation(each, run) for each in params.evaluation]
     if len(folders) != len(records):
         raise UsageError(
@@ -92,7 +92,7 @@ def lock_inputs(params: MechanismParams, run: RunOptions) -> Locked[MechanismInp
         "model": tuple(map(str, folders)),
     }
     if params.pairs is not None:
-        path = Path(params.pairs).expanduser().resolve()
+        path = absolute_path(params.pairs)
         if not path.is_file():
             raise UsageError(f"{params.pairs}: no such file of pairs; `--write-pairs FILE` writes one to begin with")
         read_pairs(path)

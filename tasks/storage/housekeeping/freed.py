@@ -3,9 +3,10 @@
 import os
 import shutil
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
 
@@ -22,6 +23,11 @@ class Freed:
     """Why more is left alone; empty where nothing is."""
     trouble: str = ""
     """Why it could not be done; empty where it was."""
+    young: int = 0
+    """How many stay only because they are younger than the age at which such things go."""
+    young_bytes: int = 0
+    young_newest: str = ""
+    """When the newest of those was made or last changed (ISO 8601, UTC); empty where there are none."""
 
 
 def is_alive(process: str) -> bool:
@@ -53,8 +59,20 @@ def last_change(path: Path) -> float:
     return max((told.st_mtime for told in _look(path)), default=0.0)
 
 
-def remove_paths(kind: str, paths: Iterable[Path], *, remove: bool) -> Freed:
-    """Remove files and folders, where that is wanted, and return what they took; what cannot be removed is told as left."""
+def split_by_age(paths: Iterable[Path], since: datetime) -> tuple[list[Path], list[Path]]:
+    """Return the paths that were last changed before a moment, and the others."""
+    old: list[Path] = []
+    young: list[Path] = []
+    for path in paths:
+        (old if last_change(path) < since.timestamp() else young).append(path)
+    return old, young
+
+
+def remove_paths(kind: str, paths: Iterable[Path], *, remove: bool, young: Collection[Path] = ()) -> Freed:
+    """Remove files and folders, where that is wanted, and return what they took; what cannot be removed is told as left.
+
+    `young`: others of the kind, which stay only for their age.
+    """
     found = {path: measure(path) for path in sorted(paths)}
     for path in found if remove else ():
         with suppress(OSError):
@@ -63,7 +81,17 @@ def remove_paths(kind: str, paths: Iterable[Path], *, remove: bool) -> Freed:
     for path in stay:
         del found[path]
     left = f"{len(stay):,} cannot be removed, the first {stay[0]}: see whose it is" if stay else ""
-    return Freed(kind, len(found), sum(found.values()), tuple(map(str, found)), left)
+    newest = max(map(last_change, young), default=None)
+    return Freed(
+        kind,
+        len(found),
+        sum(found.values()),
+        tuple(map(str, found)),
+        left,
+        young=len(young),
+        young_bytes=sum(map(measure, young)),
+        young_newest="" if newest is None else datetime.fromtimestamp(newest, UTC).isoformat(),
+    )
 
 
 def _look(path: Path) -> Iterator[os.stat_result]:

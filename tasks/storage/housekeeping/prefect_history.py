@@ -131,6 +131,8 @@ def clean_history(home: Path, since: datetime, *, remove: bool) -> Freed:
     try:
         with _opened(path) as db:
             (count,) = db.execute(f"SELECT count(*) FROM flow_run WHERE {_ENDED} AND created < ?", [before]).fetchone()
+            query = f"SELECT count(*), max(created) FROM flow_run WHERE {_ENDED} AND created >= ?"
+            young, newest = db.execute(query, [before]).fetchone()
             pages = _count_pages(db)
             _remove_before(db, before)
             size_bytes = _count_pages(db) - pages
@@ -138,7 +140,8 @@ def clean_history(home: Path, since: datetime, *, remove: bool) -> Freed:
                 db.rollback()
     except sqlite3.Error as error:
         return Freed(kind, left=f"{path}: {error}")
-    return Freed(kind, count, size_bytes)
+    moment = datetime.fromisoformat(newest).replace(tzinfo=UTC).isoformat() if newest else ""
+    return Freed(kind, count, size_bytes, young=young, young_newest=moment)
 
 
 def vacuum_history(home: Path) -> str:

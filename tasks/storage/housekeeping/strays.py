@@ -6,7 +6,7 @@ from datetime import datetime
 from pathlib import Path
 
 from tasks.processes import is_held
-from tasks.storage.housekeeping.freed import Freed, is_alive, last_change, remove_paths
+from tasks.storage.housekeeping.freed import Freed, is_alive, remove_paths, split_by_age
 from tasks.storage.housekeeping.gone_runs import find_gone_runs, name_server
 from tasks.storage.housekeeping.warehouse import VERIFYING
 from tasks.storage.recording.folders import work_folder
@@ -19,18 +19,16 @@ needs for a while."""
 
 def clean_strays(home: Path, warehouse: Path, since: datetime, *, remove: bool) -> list[Freed]:
     """Remove stray files (only find them unless `remove`); of those that name no process, the ones older than a moment."""
-    last, temporary, runs = since.timestamp(), Path(tempfile.gettempdir()), work_folder(warehouse)
+    temporary, runs = Path(tempfile.gettempdir()), work_folder(warehouse)
+    old_logs, young_logs = split_by_age((home / "world-cache").glob("*.log"), since)
     logs = [each for each in (home / "prefect").glob("server-*.log") if not is_alive(each.stem.removeprefix("server-"))]
-    logs += [each for each in (home / "world-cache").glob("*.log") if last_change(each) < last]
     left = [
         each
         for each in temporary.glob(f"{_SPILLED}*")
         if not is_alive(each.name.removeprefix(_SPILLED).partition("-")[0])
     ]
-    left += [
-        each for each in temporary.glob(f"{VERIFYING}*") if not is_held(each / "held") and last_change(each) < last
-    ]
-    left += [each for each in (home / "world-cache").glob("building-*") if last_change(each) < last]
+    aged = [each for each in temporary.glob(f"{VERIFYING}*") if not is_held(each / "held")]
+    aged += (home / "world-cache").glob("building-*")
     copy = f"{warehouse.name}.compact-"
     left += [
         each
@@ -39,16 +37,23 @@ def clean_strays(home: Path, warehouse: Path, since: datetime, *, remove: bool) 
     ]
     left += [each for each in (runs / "journal").glob("*.journal") if _is_left_behind(each)]
     # of runs on servers that may be gone for good; those of the one that is named now are ended (flows/commands/gc.py)
-    gone = {each: server for each, server in find_gone_runs(home).items() if server != name_server()}
-    left += [each for each in gone if last_change(each) < last]
+    aged += (each for each, server in find_gone_runs(home).items() if server != name_server())
+    old, young = split_by_age(aged, since)
     names = {each.name for each in runs.glob("*")}
-    results = [
-        each
-        for each in (home / "prefect" / "storage").glob("*")
-        if last_change(each) < last and not any(each.name.startswith(name) for name in names)
-    ]
-    found = {"logs": logs, "temporary files": left, "Prefect results": results}
-    return [remove_paths(kind, paths, remove=remove) for kind, paths in found.items()]
+    results, young_results = split_by_age(
+        (
+            each
+            for each in (home / "prefect" / "storage").glob("*")
+            if not any(each.name.startswith(name) for name in names)
+        ),
+        since,
+    )
+    found = {
+        "logs": (logs + old_logs, young_logs),
+        "temporary files": (left + old, young),
+        "Prefect results": (results, young_results),
+    }
+    return [remove_paths(kind, paths, remove=remove, young=stay) for kind, (paths, stay) in found.items()]
 
 
 def _is_left_behind(journal: Path) -> bool:

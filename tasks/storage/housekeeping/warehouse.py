@@ -8,20 +8,21 @@ open, and whoever wants a record opens it too, so nobody comes between.
 import json
 import tempfile
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
-from datetime import datetime
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import duckdb
 
 from tasks.errors import WarehouseError
 from tasks.processes import is_held
-from tasks.storage.housekeeping.freed import Freed, last_change, remove_paths
+from tasks.storage.housekeeping.freed import Freed, remove_paths, split_by_age
 from tasks.storage.recording.folders import work_folder
 from tasks.storage.warehouse import open_warehouse
 
 _UNFINISHED = "-unfinished"
 """What the name of a run ends with under which stages stand before a build is published."""
+_EVER = datetime.max.replace(tzinfo=UTC)
 VERIFYING = "factmill-verify-"
 _SHARED = ("journal", "claims", "jobs", "jobs-refresh")
 """Folders beside those of runs, which all processes of a warehouse use."""
@@ -49,8 +50,8 @@ def clean_warehouse(path: Path, keeping: Keeping, *, remove: bool) -> list[Freed
     """
     runs = work_folder(path)
     stopped = [each for each in _list_runs(runs) if not is_held(each / "held")]
-    old = [each for each in stopped if last_change(each) < keeping.since.timestamp()]
-    freed = [remove_paths("run folders", old, remove=remove)]
+    old, young = split_by_age(stopped, keeping.since)
+    freed = [remove_paths("run folders", old, remove=remove, young=young)]
     if not path.exists():
         return freed
     try:
@@ -68,7 +69,18 @@ def _clean_tables(path: Path, keeping: Keeping, gone: Sequence[Path], *, remove:
             return [Freed(kind, left=why) for kind in ("builds", "records")]
         names = {each.name for each in _list_runs(runs)} - {each.name for each in gone}
         doomed = _choose_builds(db, keeping)
-        size_bytes = _measure_builds(db, doomed)
+        # those that go once their age no longer holds them back
+        aged = _choose_builds(db, replace(keeping, builds_since=_EVER)) if keeping.builds_since else doomed
+        young = sorted({*aged} - {*doomed})
+        builds = Freed(
+            "builds",
+            len(doomed),
+            _measure_builds(db, doomed),
+            tuple(doomed),
+            young=len(young),
+            young_bytes=_measure_builds(db, young),
+            young_newest=_find_newest(db, young),
+        )
         unwanted = [*doomed, *_list_lost_runs(db, names)]
         db.execute(
             "CREATE TEMP TABLE kept_uses AS SELECT DISTINCT record_id FROM build_calls "
@@ -82,7 +94,7 @@ def _clean_tables(path: Path, keeping: Keeping, gone: Sequence[Path], *, remove:
             db.execute("DELETE FROM calls WHERE record_id IN (SELECT record_id FROM unused)")
         db.execute("DROP TABLE kept_uses")
         db.execute("DROP TABLE unused")
-    return [Freed("builds", len(doomed), size_bytes, tuple(doomed)), records]
+    return [builds, records]
 
 
 def _list_runs(runs: Path) -> list[Path]:
@@ -156,10 +168,26 @@ def _find_records(db: duckdb.DuckDBPyConnection, folders: Sequence[Path], since:
         "CREATE TEMP TABLE unused AS SELECT record_id FROM calls ANTI JOIN kept_uses USING (record_id) WHERE asked_at < ?",
         [min([since, *begun])],
     )
-    count, size_bytes = db.execute(
-        "SELECT count(*), coalesce(sum(strlen(body) + strlen(parts)), 0)::BIGINT FROM calls JOIN unused USING (record_id)"
-    ).fetchone() or (0, 0)
-    return Freed("records", count, size_bytes)
+    told = "SELECT count(*), coalesce(sum(strlen(body) + strlen(parts)), 0)::BIGINT, max(asked_at) FROM calls"
+    count, size_bytes, _ = db.execute(f"{told} JOIN unused USING (record_id)").fetchone() or (0, 0, None)
+    young, young_bytes, newest = db.execute(
+        f"{told} ANTI JOIN kept_uses USING (record_id) WHERE asked_at >= ?", [since]
+    ).fetchone() or (0, 0, None)
+    return Freed(
+        "records",
+        count,
+        size_bytes,
+        young=young,
+        young_bytes=young_bytes,
+        young_newest=newest.isoformat() if newest else "",
+    )
+
+
+def _find_newest(db: duckdb.DuckDBPyConnection, builds: Sequence[str]) -> str:
+    """Return when the newest of these builds was published; empty where there are none."""
+    query = "SELECT max(published_at) FROM builds WHERE list_contains(?, build_id)"
+    (newest,) = db.execute(query, [list(builds)]).fetchone() or (None,)
+    return newest.isoformat() if newest else ""
 
 
 def _measure_builds(db: duckdb.DuckDBPyConnection, builds: Sequence[str]) -> int:

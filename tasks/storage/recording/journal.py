@@ -18,10 +18,12 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any, Literal
 
 from tasks.core.calls.call import Call, Reply
 from tasks.core.fingerprints import canonical_json
 from tasks.errors import ShardError
+from tasks.storage.warehouse import read_json
 
 _SYNC_EVERY_S = 1.0
 _DRAFT = ".opening"
@@ -49,10 +51,14 @@ class Record:
     latency_s: float
     asked_at: datetime
 
+    def read(self, column: Literal["parts", "body"]) -> Any:
+        """Return what a JSON column says; WarehouseError for a damaged one."""
+        return read_json(getattr(self, column), f"calls.{column} of {self.record_id}")
+
     def reply(self) -> Reply:
         """Return the reply as it came."""
         return Reply(
-            body=json.loads(self.body),
+            body=self.read("body"),
             status="ok" if self.status == "ok" else "failed",
             error=self.error,
             transient=self.transient,

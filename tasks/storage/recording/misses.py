@@ -1,26 +1,28 @@
 """What a replay that lacks a call says of it."""
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tasks.core.calls.call import Call
 from tasks.core.fingerprints import canonical_json
-from tasks.storage.warehouse import is_there, open_warehouse
+from tasks.storage.warehouse import is_there, open_warehouse, read_json
 
 
 def explain_miss(warehouse: Path, missing: Sequence[Call]) -> str:
     """Say what is missing and in which parts it differs from the nearest recorded call."""
     call = missing[0]
     text = f"replay: {len(missing)} calls were never recorded, the first: {describe_call(call)}"
-    near: list[tuple[str, str]] = []
+    near: list[tuple[str, str, str]] = []
     if is_there(warehouse):
         with open_warehouse(warehouse) as db:
             near = db.execute(
-                "SELECT service, parts FROM calls WHERE operation = ? ORDER BY record_id DESC LIMIT 5000",
+                "SELECT record_id, service, parts FROM calls WHERE operation = ? ORDER BY record_id DESC LIMIT 5000",
                 [call.operation],
             ).fetchall()
-    differences = [_differences(call, service, json.loads(parts)) for service, parts in near]
+    differences = [
+        _differences(call, service, read_json(parts, f"calls.parts of {record_id}", dict))
+        for record_id, service, parts in near
+    ]
     if not differences:
         return f"{text}; no call of that operation is recorded. Build once with mode record, then replay"
     nearest = min(differences, key=len)

@@ -1,6 +1,5 @@
 """The warehouse's table of recorded calls: writing and reading its rows, and how old those are that a build rests on."""
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -15,7 +14,7 @@ from tasks.core.calls.freshness.lasting import find_oldest
 from tasks.storage.bodies import LONG, pack_body, unpack_body
 from tasks.storage.recording.journal import Record
 from tasks.storage.shards import make_table
-from tasks.storage.warehouse import is_there, open_warehouse
+from tasks.storage.warehouse import is_there, open_warehouse, read_json
 
 _COLUMNS = ", ".join(f"c.{name}" for name in Record.__slots__)
 MOMENT = pa.timestamp("us", tz="UTC")
@@ -81,10 +80,10 @@ def rests_on_older(warehouse: Path, build_id: str, oldest: Mapping[str, datetime
     """True when a build rests on a reply that is too old to serve now (`oldest`: as of Recorder)."""
     with open_warehouse(warehouse) as db:
         return any(
-            asked_at < find_oldest(operation, json.loads(parts), moment)
+            asked_at < find_oldest(operation, read_json(parts, f"calls.parts of {record_id}", dict), moment)
             for service, moment in oldest.items()
-            for operation, parts, asked_at in db.execute(
-                "SELECT DISTINCT c.operation, c.parts, c.asked_at FROM build_calls JOIN calls c USING (record_id) "
+            for record_id, operation, parts, asked_at in db.execute(
+                "SELECT DISTINCT c.record_id, c.operation, c.parts, c.asked_at FROM build_calls JOIN calls c USING (record_id) "
                 "WHERE build_id = ? AND c.service = ? AND c.asked_at < ?",
                 [build_id, service, moment],
             ).fetchall()
@@ -97,17 +96,18 @@ def sum_up_ages(
     """Return live service → calls that a run rests on, when the replies came, how many came since the run began, and how
     many are older than `oldest` allows (as of Recorder) and were not found unchanged."""
     found = db.execute(
-        "SELECT service, operation, parts, asked_at, record_id IN (SELECT record_id FROM kept_calls WHERE build_id = $1) "
+        "SELECT record_id, service, operation, parts, asked_at, record_id IN (SELECT record_id FROM kept_calls WHERE build_id = $1) "
         "FROM calls WHERE starts_with(service, 'http') AND record_id IN "
         "(SELECT record_id FROM build_calls WHERE build_id = $1) ORDER BY service, asked_at",
         [run_id],
     ).fetchall()
     summed: dict[str, dict[str, Any]] = {}
-    for service, operation, parts, asked_at, is_kept in found:
+    for record_id, service, operation, parts, asked_at, is_kept in found:
         each = summed.setdefault(service, {"calls": 0, "asked": 0, "too_old": 0, "oldest": asked_at.isoformat()})
         each["newest"] = asked_at.isoformat()
         each["calls"] += 1
         each["asked"] += asked_at >= begun
         if service in oldest and asked_at < oldest[service] and not is_kept:
-            each["too_old"] += asked_at < find_oldest(operation, json.loads(parts), oldest[service])
+            asked = read_json(parts, f"calls.parts of {record_id}", dict)
+            each["too_old"] += asked_at < find_oldest(operation, asked, oldest[service])
     return summed

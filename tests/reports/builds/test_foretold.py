@@ -23,7 +23,7 @@ def test_calls_and_tokens_are_whole_and_money_has_four_digits() -> None:
 def test_money_is_shown_with_the_digits_that_it_was_rounded_to() -> None:
     assert [format_plain(value, 4) for value in (0.0001, 1.2346, 745)] == ["0.0001", "1.2346", "745"]
     for name in ("build.html", "build.md"):
-        page = (ROOT / "data" / "reports" / name).read_text("utf-8")
+        page = (ROOT / "data" / "templates" / name).read_text("utf-8")
         assert page.count("each.low | plain(4)") == page.count("each.actual | plain(4)") == 1
 
 

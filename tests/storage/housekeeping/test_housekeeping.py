@@ -137,6 +137,10 @@ def test_the_newest_of_each_author_stays_however_old_and_young_records_do(house:
         house.build(name, author)
     house.record("of-nothing")
     old = Keeping(builds=10, builds_since=NOW, since=NOW - timedelta(days=1))
+    younger = house.clean(replace(old, builds_since=NOW - timedelta(days=98, hours=12)), remove=False)
+    assert (younger["builds"].count, younger["builds"].young, younger["records"].young) == (0, 1, 1)
+    assert datetime.fromisoformat(younger["builds"].young_newest) == NOW - timedelta(days=98)
+    assert house.clean(replace(old, builds_since=None), remove=False)["builds"].young == 0, "their number keeps them"
     assert house.clean(old)["builds"].count == 1
     assert [name.rpartition("-")[2] for name in house.builds()] != []
     assert "of-nothing" in house.records()
@@ -188,6 +192,7 @@ def test_a_stopped_run_keeps_what_it_goes_on_with_until_it_is_too_old(house: Hou
     folder = house.begin("toy-1", ["served"], NOW - timedelta(days=1))
     freed = house.clean(replace(ALL, since=NOW - timedelta(hours=1)))
     assert (freed["run folders"].count, freed["records"].count) == (0, 1)
+    assert (freed["run folders"].young, freed["records"].young) == (1, 1)
     assert house.records() == {"served", "answered-since"}
     assert house.clean()["run folders"].names == (str(folder),)
     assert not folder.exists()
@@ -278,6 +283,8 @@ def test_strays_of_dead_processes_go_and_those_of_living_ones_stay(
     assert [name for name in alive if not (tmp_path / name).exists()] == []
     later = clean_strays(tmp_path, house.path, NOW - timedelta(hours=1), remove=True)
     assert [each.count for each in later] == [0, 0, 0], "what is young may be just begun"
+    assert [(each.young, each.young_bytes) for each in later] == [(0, 0), (1, 1), (0, 0)]
+    assert datetime.fromisoformat(later[1].young_newest) > NOW
 
 
 def test_compacting_gives_room_back_and_keeps_every_digest(house: House) -> None:

@@ -1,0 +1,457 @@
+"""What no author of a command thinks of: arguments, worlds, files and warehouses that are wrong in ways of their own.
+
+A case is drawn by a seed and its number alone, so that one that fails is run again by both. Commands are those of the
+command tree, so that a new one is covered as soon as it is there; what it needs besides follows from what its arguments
+are called.
+"""
+
+import json
+import os
+import shutil
+import signal
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+from types import FrameType
+from typing import Any, get_args
+
+import duckdb
+from pydantic import BaseModel
+from support.builds.built import publish_hostile, publish_withheld
+from support.commands.command import Factmill, Ran
+from typer.main import get_command
+
+from flows.cli.main import app
+from tasks.assets import ROOT
+from tasks.settings import ROLES, World
+
+ENDLESS = ("serve", "worker", "world serve")
+"""Commands that end when they are stopped: here each is given something that it refuses."""
+CODES = {0, 1, 2, 3, 4}
+MOST_SAID = 9000
+"""Characters on standard error, at most: the usage, and an argument of 4,096 characters, each written out."""
+_BODIES = (
+    "inf",
+    "-inf",
+    "nan",
+    "-1",
+    "0",
+    "1e400",
+    "-1e-400",
+    "9" * 23,
+    "9" * 4001,
+    "0x10",
+    "",
+    " ",
+    "x",
+    "1;2",
+    "½",
+    "１",
+)
+_AGES = ("", "-1d", "99999999999w", "1e9d", "nan", "inf", "d", "1 d", "999999999w", "0s", "1d\n", "٣d")
+_DATES = (
+    "0001-01-01",
+    "9999-12-31",
+    "2026-02-30",
+    "10000-01-01",
+    "-1",
+    "2026-01-01T25:00:00Z",
+    "0001-01-01T00:00:00+14:00",
+    "soon",
+    "",
+)
+_NAMES = (
+    "", " ", "..", "/", ".", "~", "-", "--", "x" * 4096, "x" * 10_000, "\udcff", "\u202eabc", "\x1b[31m", "a\nb", "'", '"', ";", "%s", "{0}",
+    "~nobody-has-this-home/x", "latest:", "latest:latest:", "latest:multihal", "all", "/dev/null", "/dev/zero", "../../etc/passwd", "*", "nul\u0001", "🙂", "[red]", "a" * 250,
+)  # fmt: skip
+_LITERALS = (
+    *("inf", "-inf", "nan", "-1", "0", "1e400", "1e-400", "9" * 23, "-9223372036854775809", "1e308", "true", "[]", "{}", '""', '" "'),
+    *('"x"', '"a b"', '"\\u0000"', '"\\u202e"', '"\\ud800"', '"\\u001b[31m"', '["a", 1]', "[[[[]]]]", "{ env = \"X\" }", f'"{"x" * 20_000}"'),
+    *("0001-01-01", "9999-12-31", "2026-01-01T00:00:00Z", "12:00:00", '"http://127.0.0.1:9/a b"', '"http://127.0.0.1:99999/"', "1_0", "0b1"),
+    *('"http://127.0.0.1:9/\\u0000"', '"http://[::1"', '"http://a..b/"', '"http://\\u202e/"', '"file:///etc/passwd"', "[1e400]", "{ a = { a = nan } }"),
+)  # fmt: skip
+"""Values of TOML, of which all addresses are of this machine or of none."""
+_CONTENTS: tuple[bytes, ...] = (
+    b"", b" \n", b"\xef\xbb\xbf", b"\xef\xbb\xbf[]", b"\x00" * 300, b"[" * 60_000, b'{"a":' * 30_000, b"[]", b"{}", b"null", b"[null]",
+    b"[1, 2", b"\xff\xfe[\x00]\x00", b"PAR1PAR1", b"PAR1" + b"\xff" * 40 + b"PAR1", b"\x1f\x8b\x08\x00", b"BZh9", b"(\xb5/\xfd", b"9" * 5000,
+    b'{"id": 1e999}\n', b'{"id": "\\ud800"}\n', b"a,b\n1\n", b'"a,b\n', b"a,a\n1,2\n", b"a\tb\n", b"\r\r\r", b"id,id,id\n", b'[{"question": []}]',
+    b"\x80" * 50, bytes(range(256)), b"<a> <b> <c> .\n", b"<http://x> <http://y> \"z\" .\n", b"@prefix x: <", b"[models]\n[models]\n", b"a.b.c=1\n" * 9,
+    b".".join([b"a"] * 20_000) + b"=1", b"name = 1\n", b"\x00\x00\x00\x00\x00\x00\x00\x00DUCK" + b"\x00" * 100,
+)  # fmt: skip
+_KINDS = ("fifo", "folder", "missing", "loop", "/dev/null", "/dev/zero", "below a file", "long line")
+"""What may lie where a file is expected, besides files of any content."""
+FORMS = sorted((ROOT / "data" / "world" / "sources").glob("*/*"))
+"""Sources of each kind, which are damaged."""
+_NAMED_LIKE = (
+    "x.json",
+    "x.jsonl",
+    "x.csv",
+    "x.parquet",
+    "x.toml",
+    "x.nt",
+    "x.ttl.gz",
+    "x.html",
+    "x",
+    "P19.json",
+    "pairs.jsonl",
+    "TruthfulQA.csv",
+)
+
+
+_WEIGHTS = {
+    "--world": 6,
+    "--source": 6,
+    "--config": 6,
+    "--pairs": 4,
+    "--answers": 4,
+    "--titles": 4,
+    "--replies": 4,
+    "--release": 4,
+    "--warehouse": 3,
+}
+"""How much more often than others an option is the hostile one: what they name has many forms."""
+
+
+class Hang(BaseException):
+    """A command took longer than any may."""
+
+
+@contextmanager
+def within(seconds: float) -> Iterator[None]:
+    """Raise Hang in what takes longer; another timer of the process goes on afterwards."""
+
+    def stop(_number: int, _frame: FrameType | None) -> None:
+        raise Hang
+
+    before = signal.signal(signal.SIGALRM, stop)
+    left, again = signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, left, again)
+        signal.signal(signal.SIGALRM, before)
+
+
+def list_commands() -> dict[str, Any]:
+    """Return the words of each command → the command."""
+
+    def walk(command: Any, words: tuple[str, ...]) -> Iterator[tuple[str, Any]]:
+        if not hasattr(command, "commands"):
+            yield " ".join(words), command
+        for name, each in getattr(command, "commands", {}).items():
+            yield from walk(each, (*words, name))
+
+    return dict(walk(get_command(app), ()))
+
+
+def list_settings(model: type[BaseModel] = World, place: str = "") -> Iterator[str]:
+    """Yield the place of each setting of a world's file, such as `wikidata.limits.timeout_s`."""
+    for name, field in model.model_fields.items():
+        kinds = [each for each in (field.annotation, *get_args(field.annotation)) if isinstance(each, type)]
+        inner = next((each for each in kinds if issubclass(each, BaseModel)), None)
+        places = [f"{name}.{role}" for role in (*ROLES, "answerer")] if name == "models" else [name]
+        for each in places:
+            yield place + each
+            if inner is not None:
+                yield from list_settings(inner, f"{place}{each}.")
+
+
+SETTINGS = sorted(set(list_settings()))
+_WORLD = {
+    "name": '"hostile"',
+    "user_agent": '"factmill tests (mailto:nobody@localhost)"',
+    "epoch": "2026-01-01",
+    **{f"{name}.url": '"http://127.0.0.1:9"' for name in ("wikidata", "wikipedia", "pageviews", "falcon", "dbpedia")},
+    **{f"{name}.limits.attempts": "1" for name in ("wikidata", "wikipedia", "pageviews", "falcon", "dbpedia")},
+    **{f"models.{role}.kind": '"openai"' for role in ("author", "judge", "answerer")},
+    **{f"models.{role}.name": '"m"' for role in ("author", "judge", "answerer")},
+    **{f"models.{role}.url": '"http://127.0.0.1:9/v1"' for role in ("author", "judge", "answerer")},
+    **{"models.embedder.kind": '"local"', "models.embedder.name": '"char-ngrams-1"'},
+    **{"models.translator.kind": '"local"', "models.translator.name": '"embedded-nllb-1"'},
+    **{"models.perplexity.kind": '"local"', "models.perplexity.name": '"embedded-lm-1"'},
+}
+
+
+def write_world(path: Path, **changed: str) -> Path:
+    """Write a world whose services are not there; `changed`: place → its value, as it stands in TOML."""
+    told = {
+        place: value for place, value in _WORLD.items() if not any(place.startswith(f"{each}.") for each in changed)
+    }
+    path.write_text("".join(f"{place} = {value}\n" for place, value in {**told, **changed}.items()), "utf-8")
+    return path
+
+
+@dataclass(frozen=True)
+class Case:
+    """One command as it is given."""
+
+    words: str
+    arguments: tuple[str, ...]
+
+    @property
+    def all(self) -> list[str]:
+        return [*self.words.split(), *self.arguments]
+
+
+class Cases:
+    """Draws cases, and makes what they name."""
+
+    def __init__(self, folder: Path) -> None:
+        """`folder`: where files are made, and a warehouse with builds, whose texts are hostile too."""
+        self.folder, self.commands = folder, list_commands()
+        self.warehouse = folder / "w.duckdb"
+        self.builds = [each(self.warehouse).build_id for each in (publish_hostile, publish_withheld)]
+        with duckdb.connect(str(self.warehouse)) as db:
+            for table in ("calls", "build_calls"):  # as those of recorded calls, which tell a time
+                db.execute(f"UPDATE {table} SET record_id = '0000000000000001-' || substr(md5(record_id), 1, 8)")
+        self.world = write_world(folder / "world.toml")
+        self._made = 0
+
+    def choose(self, seed: int, number: int) -> tuple[Random, str]:
+        """Return what a case is drawn by, and its command."""
+        chance = Random(f"{seed} {number}")
+        return chance, chance.choice(list(self.commands))
+
+    def draw(self, seed: int, number: int) -> Case:
+        """Return a case: a command with what it needs, and one or two of its arguments, its world or its warehouse hostile."""
+        chance, words = self.choose(seed, number)
+        command = self.commands[words]
+        options = [each for each in command.params if each.opts[0] not in ("--json", "--help")]
+        weights = [_WEIGHTS.get(each.opts[0], 1) for each in options]
+        hostile = chance.choices(options, weights, k=chance.choice((1, 1, 1, 2))) if options else []
+        arguments: list[str] = []
+        for each in options:
+            is_argument = each.param_type_name == "argument"
+            if each in hostile:
+                value = self._draw_value(chance, each)
+            elif each.required or each.opts[0] in ("--warehouse", "--world", "--max-requests"):
+                value = self._need(chance, words, each)
+            else:
+                continue
+            if is_argument:
+                arguments += ["--", value] if value.startswith("-") and "--" not in arguments else [value]
+            elif getattr(each, "is_flag", False):
+                arguments.insert(0, each.opts[0])
+            else:
+                arguments[:0] = [each.opts[0], value]
+        if words in ENDLESS:
+            # the last one counts of an option that is given twice
+            arguments += {
+                "serve": ["--interval", "0s"],
+                "worker": ["--address", "x"],
+                "world serve": ["--port", "-1"],
+            }[words]
+        return Case(words, tuple(arguments))
+
+    def _need(self, chance: Random, words: str, option: Any) -> str:
+        """Return what lets a command go on to what else it is given."""
+        name, metavar = option.opts[0], option.metavar or ""
+        if name == "--warehouse":
+            return str(self.warehouse)
+        if name in ("--world", "--max-requests"):
+            return str(self.world) if name == "--world" else "0"
+        if name == "--to":
+            return str(
+                self.folder
+                / ("out" if "DIR" in metavar else f"out{self._next()}.{'html' if words == 'report' else 'csv'}")
+            )
+        known = {
+            "benchmark": "multihal",
+            "row": "simpleqa_0",
+            "--name": "g",
+            "--judge": "j",
+            "--address": "tcp://127.0.0.1:9",
+        }
+        if name in known:
+            return known[name]
+        if any(each in metavar for each in ("FILE", "PATH", "DIR")) or name in ("file", "files", "checkpoint"):
+            return str(self.make_file(chance))
+        return chance.choice(self.builds) if any(each in metavar for each in ("BUILD", "A", "B")) else "x"
+
+    def _draw_value(self, chance: Random, option: Any) -> str:
+        """Return something wrong for an option."""
+        name, metavar = option.opts[0], option.metavar or ""
+        if name == "--warehouse":
+            return str(self.make_warehouse(chance))
+        if name == "--world":
+            return str(self.draw_world(chance))
+        if any(each in metavar for each in ("FILE", "PATH", "DIR")) or name in ("file", "files", "checkpoint"):
+            return str(self.make_file(chance))
+        pools = {
+            "AGE": _AGES,
+            "TIME": _AGES,
+            "DATE": _DATES,
+            **dict.fromkeys(("NUMBER", "USD", "HOURS", "SHARE", "N"), _BODIES),
+        }
+        numbers = name in ("--limit", "--rows", "--seed", "--n", "--most", "--concurrency", "--port", "--malformed")
+        return chance.choice(_BODIES if numbers else pools.get(metavar, _NAMES))
+
+    def draw_world(self, chance: Random) -> Path:
+        """Return a world of which a setting is wrong, or whose file is."""
+        if chance.random() < 0.2:
+            return self.make_file(chance, "x.toml")
+        places = chance.sample(SETTINGS, chance.choice((1, 1, 2)))
+        path = self.folder / f"world{self._next()}.toml"
+        return write_world(path, **{place: chance.choice(_LITERALS) for place in places})
+
+    def make_file(self, chance: Random, name: str = "") -> Path:
+        """Return something where a file is expected: of any content or kind, or a damaged source."""
+        folder = self.folder / f"f{self._next()}"
+        folder.mkdir()
+        form = chance.choice(FORMS)
+        path = folder / (name or chance.choice((form.name, *_NAMED_LIKE)))
+        if chance.random() < 0.25:
+            return make_kind(path, chance.choice(_KINDS))
+        path.write_bytes(
+            chance.choice(_CONTENTS) if chance.random() < 0.5 else damage(chance, form.read_bytes()[:6000])
+        )
+        return path if chance.random() < 0.8 else folder
+
+    def make_warehouse(self, chance: Random) -> Path:
+        """Return something where a warehouse is expected: of any kind, damaged, or with a record that is broken JSON."""
+        path = self.folder / f"f{self._next()}.duckdb"
+        what = chance.random()
+        if what < 0.3:
+            return make_kind(path, chance.choice(_KINDS))
+        if what < 0.5:
+            path.write_bytes(chance.choice((*_CONTENTS, damage(chance, self.warehouse.read_bytes()))))
+            return path
+        table, column = chance.choice(JSON_COLUMNS)
+        return self.break_json(
+            path, table, column, chance.choice(("{", "", "[]", "[" * 9000, "nul", "\x00", "3", '"x"', "NaN"))
+        )
+
+    def break_json(self, path: Path, table: str, column: str, text: str) -> Path:
+        """Return a copy of the warehouse in whose column every row holds this text."""
+        shutil.copy(self.warehouse, path)
+        with duckdb.connect(str(path)) as db:
+            db.execute(f"UPDATE {table} SET {column} = ?", [text])
+        return path
+
+    def _next(self) -> int:
+        self._made += 1
+        return self._made
+
+
+JSON_COLUMNS = (
+    *(("builds", column) for column in ("lock", "origin", "report")),
+    *(("calls", "parts"), ("calls", "body"), ("rejects", "row")),
+)
+"""Columns of a warehouse that hold JSON, of those that have rows here."""
+
+
+def make_kind(path: Path, kind: str) -> Path:
+    """Make something that is no file with rows, where a file is expected."""
+    if kind == "fifo":
+        os.mkfifo(path)
+    elif kind == "folder":
+        path.mkdir()
+    elif kind == "loop":
+        path.symlink_to(path)
+    elif kind.startswith("/dev"):
+        path.symlink_to(kind)
+    elif kind == "below a file":
+        path.write_bytes(b"x")
+        return path / "x"
+    elif kind == "long line":
+        path.write_bytes(b'["' + b"x" * 10_000_000)
+    return path
+
+
+def damage(chance: Random, whole: bytes) -> bytes:
+    """Return content of which some parts are lost, changed or put in."""
+    spliced = (
+        b"\x00",
+        b"\xff",
+        b"\xed\xa0\x80",
+        b"\r",
+        b"\n",
+        b'"',
+        b",",
+        b"]",
+        b"{",
+        b"\\ud800",
+        b"null",
+        b"NaN",
+        b"1e999",
+        b"[" * 5000,
+        b"9" * 5000,
+        b"",
+    )
+    for _ in range(chance.randint(1, 4)):
+        at = chance.randint(0, len(whole))
+        whole = whole[:at] + chance.choice(spliced) + whole[at + chance.choice((0, 1, 20, 400)) :]
+    return whole[: chance.choice((None, chance.randint(0, len(whole))))]
+
+
+def list_named(cases: Cases) -> dict[str, list[str]]:
+    """Return the cases that once ended in a traceback or in none at all: what is wrong → the command."""
+    folder, place = cases.folder / "named", ["--warehouse", str(cases.warehouse)]
+    folder.mkdir()
+    fifo = str(make_kind(folder / "fifo.duckdb", "fifo"))
+
+    def world(name: str, **changed: str) -> list[str]:
+        return ["--world", str(write_world(folder / f"{name}.toml", **changed)), "--max-requests", "0", *place]
+
+    def broken(table: str, column: str, text: str) -> list[str]:
+        return ["--warehouse", str(cases.break_json(folder / f"{table}-{column}.duckdb", table, column, text))]
+
+    doctor = ["doctor", "--world"]
+    build = ["build", "granola", "--limit", "1"]
+    named = {
+        "limit of 23 digits": ["show", "multihal", "--limit", "9" * 23, *place],
+        "endless time-out": [*build, *world("inf", **{"wikidata.limits.timeout_s": "inf"})],
+        "first day of the calendar": [*build, *world("first", epoch="0001-01-01")],
+        "last day of the calendar": [*build, *world("last", epoch="9999-12-31")],
+        "last day of the calendar in slaq": ["build", "slaq", *world("last-slaq", epoch="9999-12-31")],
+        "address with a space": [
+            *doctor,
+            str(write_world(folder / "space.toml", **{"wikidata.url": '"http://127.0.0.1:9/a b"'})),
+            *place,
+        ],
+        "address with a NUL": [
+            *doctor,
+            str(write_world(folder / "nul.toml", **{"wikipedia.url": '"http://127.0.0.1:9/\\u0000"'})),
+            *place,
+        ],
+        "pipe as warehouse": ["builds", "--warehouse", fifo],
+        "pipe as warehouse of doctor": [*doctor, str(cases.world), "--warehouse", fifo],
+        "pipe as world": [*doctor, str(make_kind(folder / "fifo.toml", "fifo")), *place],
+        "build's name of 10 kB": ["show", "multihal", "--build", "x" * 10_000, *place],
+        "row of a million characters": ["show", "multihal", "--limit", "99", *place],
+        "build's name of 4 kB": ["export", "x" * 4000, "--to", str(folder / "out"), *place],
+    }
+    reading: dict[tuple[str, str], list[str]] = {
+        ("builds", "report"): ["builds"],
+        ("builds", "origin"): ["verify", cases.builds[0]],
+        ("builds", "lock"): ["export", cases.builds[0], "--to", str(folder / "out")],
+        ("calls", "parts"): ["report", cases.builds[0], "--to", str(folder / "out.html")],
+        ("calls", "body"): ["explain", "multihal", "simpleqa_0"],
+    }
+    for (table, column), command in reading.items():
+        named[f"broken JSON in {table}.{column}"] = [*command, *broken(table, column, "{")]
+    return named
+
+
+def run_case(factmill: Factmill, arguments: Sequence[str], seconds: float) -> tuple[Ran | None, str]:
+    """Run a command; return what it did, and what is wrong with that: a traceback, a hang, a code or a message that none has."""
+    try:
+        with within(seconds):
+            ran = factmill(*arguments)
+    except Hang:
+        return None, f"hangs for more than {seconds:.0f} s"
+    rules: dict[str, Callable[[], bool]] = {
+        "a traceback": lambda: "Traceback" in ran.err,
+        f"the code {ran.code}": lambda: ran.code not in CODES,
+        f"{len(ran.err):,} characters on standard error": lambda: len(ran.err) > MOST_SAID,
+        "no message": lambda: ran.code == 2 and not ran.err.strip(),
+        "half a surrogate pair on standard output": lambda: ran.out != ran.out.encode("utf-8", "replace").decode(),
+    }
+    return ran, "; ".join(what for what, is_so in rules.items() if is_so())
+
+
+def describe(arguments: Sequence[str]) -> str:
+    """Return a command as one line, its long arguments cut."""
+    return " ".join(json.dumps(each if len(each) < 120 else f"{each[:50]}…{len(each)}") for each in arguments)
