@@ -12,7 +12,7 @@ import itertools
 import re
 import shlex
 from collections.abc import Awaitable, Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 from urllib.parse import quote
 
@@ -290,6 +290,8 @@ class Remote:
             if len(lines.answers) >= min(len(ids), state.done + state.failed) or attempt == 2:
                 break
             await asyncio.sleep(self._jobs.poll_s)
+        scrub = self._server.credentials.scrub
+        lines.answers = {key: replace(answer, text=scrub(answer.text)) for key, answer in lines.answers.items()}
         for file_id in gone:
             progress.say(f"note: job {state.job_id}: its file {file_id} is gone from the server")
         if odd := lines.describe():

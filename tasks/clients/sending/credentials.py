@@ -5,21 +5,18 @@ use, since a server may name a key that has been replaced.
 """
 
 import asyncio
-import json
 import subprocess
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from urllib.parse import quote, quote_plus
 
 from tasks.clients.sending.answers import shorten, tell_error
+from tasks.clients.sending.secrets import Secrets
 from tasks.clients.sending.sender import run_in_thread
 from tasks.core.fingerprints import digest_json
 from tasks.errors import ServiceUnreachable, SettingsError
 from tasks.settings import FromEnvironment, Model, read_headers, read_query
 
 _COMMAND_TIMEOUT_S = 60.0
-_SHORTEST_SECRET, _SHORTEST_WORD = 5, 8
-"""Characters; what is shorter stands in ordinary text too. A word is part of a secret such as `Bearer KEY`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,18 +29,17 @@ class Access:
     query: Mapping[str, str]
 
 
-class Credentials:
-    """The key, the headers and the query parameters of one model."""
+class Credentials(Secrets):
+    """The key, the headers and the query parameters of one model; hides those that are secrets."""
 
     def __init__(self, model: Model, read_key: Callable[[], str]) -> None:
         """Read nothing yet; `read_key` gives the key of a model without `key_command`."""
+        super().__init__()
         self._name = f"model {model.name} at {model.url}"
         self._model = model
         self._read_key = read_key
         self._access: Access | None = None
         self._fetching: asyncio.Task[Access] | None = None
-        self._secrets: dict[str, None] = {}
-        """Every form in which a secret may appear in a text."""
 
     async def get(self) -> Access:
         """Return what requests carry, read at the first call.
@@ -74,27 +70,6 @@ class Credentials:
             if isinstance(value, FromEnvironment)
         ]
         return digest_json([model.url, key, *secret])[:16]
-
-    def hide(self, secret: str) -> None:
-        """Scrub a secret from all texts from now on, as it is and as JSON and addresses spell it."""
-        words = [word for word in secret.split() if len(word) >= _SHORTEST_WORD]
-        for each in (secret, *words):
-            if len(each) >= _SHORTEST_SECRET:
-                spellings = json.dumps(each)[1:-1], json.dumps(each, ensure_ascii=False)[1:-1]
-                forms = each, *spellings, quote(each, safe=""), quote(each), quote_plus(each)
-                self._secrets |= dict.fromkeys(forms)
-
-    def scrub(self, text: str) -> str:
-        """Return a text with `***` for each secret, the longest ones first."""
-        for secret in sorted(self._secrets, key=len, reverse=True):
-            text = text.replace(secret, "***")
-        return text
-
-    def scrub_content(self, content: bytes) -> bytes:
-        """Return the bytes of a UTF-8 text scrubbed as `scrub` does."""
-        for secret in sorted(self._secrets, key=len, reverse=True):
-            content = content.replace(secret.encode(), b"***")
-        return content
 
     async def _fetch(self) -> Access:
         """Read everything, once for all requests that wait; one that times out meanwhile leaves it to the others."""
