@@ -151,14 +151,16 @@ def find_trouble(url: str) -> str:
 
 @contextmanager
 def _own_server(home: Path) -> Iterator["ServerHandle"]:
-    (home / "prefect").mkdir(parents=True, exist_ok=True)
+    home.mkdir(parents=True, exist_ok=True)
+    # parameters, logs and errors of runs are its user's alone; so are the files within
+    (home / "prefect").mkdir(0o700, exist_ok=True)
     port, log = free_port(), home / "prefect" / f"server-{os.getpid()}.log"
     options = (
         f"--factory prefect.server.api.server:create_app --host {HOST} --port {port} --log-level error --lifespan on"
     )
     command = [sys.executable, "-c", _SERVE, *options.split()]
     with making_history(home, say) as made:
-        process = start_child(command, log, _server_environment(home))
+        process = start_child(command, log, _server_environment(home), umask=0o077)
         os.environ["PREFECT_API_URL"] = f"http://{HOST}:{port}/api"
         _own.append(os.environ["PREFECT_API_URL"])
         try:

@@ -22,6 +22,7 @@ from pathlib import Path
 from tasks.core.calls.call import Call, Reply
 from tasks.core.fingerprints import canonical_json
 from tasks.errors import ShardError
+from tasks.storage.recording.folders import make_work_folder
 
 _SYNC_EVERY_S = 1.0
 _DRAFT = ".opening"
@@ -112,7 +113,7 @@ class Journal:
         path = self._folder / f"{os.getpid()}-{os.urandom(4).hex()}.journal"
         draft = path.with_suffix(_DRAFT)
         try:
-            self._folder.mkdir(parents=True, exist_ok=True)
+            make_work_folder(self._folder)
             fd = os.open(draft, os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o644)
             fcntl.flock(fd, fcntl.LOCK_EX)
             draft.rename(path)
