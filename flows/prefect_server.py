@@ -5,13 +5,14 @@ A server of our own starts while sources are still being read, keeps its history
 even a killed one. The newest 200 runs stay in that history.
 """
 
+import base64
 import os
 import sys
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from http.client import HTTPException
 from pathlib import Path
 
@@ -25,6 +26,8 @@ _START_TIMEOUT_S = 90.0
 _ANSWER_TIMEOUT_S = 10.0
 _OF_SERVER = 500
 """HTTP's statuses from here on are the server's own trouble."""
+_REFUSED = 401
+"""What a server answers whose password (PREFECT_SERVER_API_AUTH_STRING) is another than ours."""
 LOOK_AGAIN_S = 2.0
 """Between looks for a server that has gone away."""
 _SERVE = f"""import gc, runpy
@@ -94,12 +97,39 @@ def find_standing() -> str:
 
 
 def require_server(url: str) -> None:
-    """ServiceUnreachable unless something answers where PREFECT_API_URL says that a Prefect server is."""
+    """ServiceUnreachable unless something answers where PREFECT_API_URL says that a Prefect server is, and lets us in."""
     if trouble := find_trouble(url):
         raise ServiceUnreachable(
             f"no Prefect server answers where PREFECT_API_URL says ({url}): {trouble}; start it "
             "(`prefect server start`), or unset PREFECT_API_URL, and factmill starts one of its own"
         )
+    if _is_refused(url, {}):
+        from prefect.settings import get_current_settings  # takes a second, which only servers with a password cost
+
+        settings = get_current_settings()
+        headers, known = dict(settings.client.custom_headers), settings.api.auth_string
+        if known is not None:
+            headers["Authorization"] = f"Basic {base64.b64encode(known.get_secret_value().encode()).decode()}"
+        elif settings.api.key:
+            headers["Authorization"] = f"Bearer {settings.api.key.get_secret_value()}"
+        if _is_refused(url, headers):
+            raise ServiceUnreachable(
+                f"the Prefect server at {url} refuses us with HTTP 401: PREFECT_API_AUTH_STRING "
+                f"{'has another user and password than the server' if known is not None else 'is not set'}; set it to the USER:PASSWORD that the "
+                "server has as PREFECT_SERVER_API_AUTH_STRING"
+            )
+
+
+def _is_refused(url: str, headers: Mapping[str, str]) -> bool:
+    """True where a server wants to be asked by another user, or with another key; what it tells whether it is ready, it tells all."""
+    request = urllib.request.Request(f"{url.rstrip('/')}/admin/version", headers=dict(headers))
+    try:
+        with urllib.request.urlopen(request, timeout=_ANSWER_TIMEOUT_S):
+            return False
+    except urllib.error.HTTPError as error:
+        return error.code == _REFUSED
+    except (OSError, ValueError, HTTPException):
+        return False  # of other troubles the run itself tells
 
 
 def await_server() -> None:
@@ -134,7 +164,7 @@ def _tell_cut(error: Exception) -> str:
     if "TransportError" in kinds:
         return str(error) or type(error).__name__
     status = getattr(getattr(error, "response", None), "status_code", 0) if "HTTPStatusError" in kinds else 0
-    return f"it answers {status}" if status >= _OF_SERVER else ""
+    return f"it answers {status}" if status == _REFUSED or status >= _OF_SERVER else ""
 
 
 def find_trouble(url: str) -> str:
@@ -152,8 +182,10 @@ def find_trouble(url: str) -> str:
 @contextmanager
 def _own_server(home: Path) -> Iterator["ServerHandle"]:
     home.mkdir(parents=True, exist_ok=True)
-    # parameters, logs and errors of runs are its user's alone; so are the files within
     (home / "prefect").mkdir(0o700, exist_ok=True)
+    with suppress(PermissionError):  # of somebody else's
+        # parameters, logs and errors of runs are for one user, also those of earlier versions
+        (home / "prefect").chmod(0o700)
     port, log = free_port(), home / "prefect" / f"server-{os.getpid()}.log"
     options = (
         f"--factory prefect.server.api.server:create_app --host {HOST} --port {port} --log-level error --lifespan on"

@@ -65,5 +65,5 @@ def test_a_key_is_nowhere(factmill: Factmill, parrot: Loopback, tmp_path: Path) 
     assert [str(path) for path in files if KEY.encode() in path.read_bytes()] == []
     ours = [path for path in files if not path.parent.parent.name.startswith("world-")]
     assert [str(path) for path in ours if find_key(path.read_text("latin-1"))] == []
-    for path in (warehouse, factmill.home / "prefect/prefect.db", factmill.home / "prefect", factmill.home / "runs"):
+    for path in (warehouse, factmill.home / "prefect", factmill.home / "runs"):
         assert stat.S_IMODE(path.stat().st_mode) & 0o077 == 0, path
