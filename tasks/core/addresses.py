@@ -7,7 +7,7 @@ where it may hold one.
 import re
 from urllib.parse import urlsplit
 
-_SECRET = re.compile(r".*@|[?#].*", re.DOTALL)
+_SECRET = re.compile(r"\A.*@|[?#].*", re.DOTALL)
 """What of an address may hold a password or a token."""
 
 

@@ -44,13 +44,13 @@ _NOT_LISTED = frozenset({404, 405, 501})
 _FILE_IN_PROGRESS = frozenset({"pending", "running", "processing", "validating", "queued", "importing"})
 _FILE_FAILED = frozenset({"error", "failed"})
 _FILE_NOT_READY = re.compile(
-    r"\bfile\b.*(not (yet )?(been )?(fully )?(processed|ready|validated|available)|(still|being) \w*(process|validat|upload|import)"
+    r"\A(?>.*?\bfile\b).*(not (yet )?(been )?(fully )?(processed|ready|validated|available)|(still|being) \w*(process|validat|upload|import)"
     r"|(pending|running)\b)",
     re.IGNORECASE | re.DOTALL,
 )
 """What a server says when it is asked for a job of a file that it has not processed."""
 _FILE_NOT_FOUND = re.compile(
-    r"\bfile\b.*(not found|not be found|not exist|no longer exist)|no such file", re.IGNORECASE | re.DOTALL
+    r"\A(?>.*?\bfile\b).*(not found|not be found|not exist|no longer exist)|no such file", re.IGNORECASE | re.DOTALL
 )
 """What it says of a file that it lost, or has not taken note of everywhere."""
 
