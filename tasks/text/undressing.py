@@ -282,11 +282,12 @@ def drop_around(lines: Sequence[str], *, last_counts: bool = False) -> tuple[lis
     if rest and not last_counts and any(kept[:about]) and not _RETRACTS.search(rest) and not _CONCLUDES.search(rest):
         dropped.add("remark")
         del kept[about:]
-    while len(said := [at for at, line in enumerate(kept) if line]) > 1:
+    first = next((at for at, line in enumerate(kept) if line), len(kept))
+    while last := next((at for at in range(len(kept) - 1, first, -1) if kept[at]), 0):
         # the last paragraph, or the last line where that opens like a remark
-        start = next((at + 1 for at in range(said[-1], -1, -1) if not kept[at]), 0)
-        start = start if _REMARK.match(kept[start]) else said[-1]
-        if start <= said[0] or not _REMARK.match(kept[start]) or _RETRACTS.search("\n".join(kept[start:])):
+        start = next((at + 1 for at in range(last, -1, -1) if not kept[at]), 0)
+        start = start if _REMARK.match(kept[start]) else last
+        if start <= first or not _REMARK.match(kept[start]) or _RETRACTS.search("\n".join(kept[start:])):
             break
         if opens_explanation(kept[start]):
             break
