@@ -5,6 +5,7 @@ A server of our own starts while sources are still being read, keeps its history
 even a killed one. The newest 200 runs stay in that history.
 """
 
+import base64
 import os
 import signal
 import sys
@@ -13,7 +14,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from http.client import HTTPException
 from pathlib import Path
 
@@ -35,6 +36,8 @@ _CLIENT_RETRIES = "1"
 otherwise, and the end of a flow makes several requests."""
 _LOG_CHARACTERS = 600
 _APP = "prefect.server.api.server:create_app"
+_REFUSED = 401
+"""What a server answers whose password (PREFECT_SERVER_API_AUTH_STRING) is another than ours."""
 LOOK_AGAIN_S = 2.0
 """Between looks for a server that has gone away."""
 _SERVE = f"""import gc, runpy
@@ -110,12 +113,39 @@ def find_standing() -> str:
 
 
 def require_server(url: str) -> None:
-    """ServiceUnreachable unless something answers where PREFECT_API_URL says that a Prefect server is."""
+    """ServiceUnreachable unless something answers where PREFECT_API_URL says that a Prefect server is, and lets us in."""
     if trouble := find_trouble(url):
         raise ServiceUnreachable(
             f"no Prefect server answers where PREFECT_API_URL says ({url}): {trouble}; start it "
             "(`prefect server start`), or unset PREFECT_API_URL, and factmill starts one of its own"
         )
+    if _is_refused(url, {}):
+        from prefect.settings import get_current_settings  # takes a second, which only servers with a password cost
+
+        settings = get_current_settings()
+        headers, known = dict(settings.client.custom_headers), settings.api.auth_string
+        if known is not None:
+            headers["Authorization"] = f"Basic {base64.b64encode(known.get_secret_value().encode()).decode()}"
+        elif settings.api.key:
+            headers["Authorization"] = f"Bearer {settings.api.key.get_secret_value()}"
+        if _is_refused(url, headers):
+            raise ServiceUnreachable(
+                f"the Prefect server at {url} refuses us with HTTP 401: PREFECT_API_AUTH_STRING "
+                f"{'has another user and password than the server' if known is not None else 'is not set'}; set it to the USER:PASSWORD that the "
+                "server has as PREFECT_SERVER_API_AUTH_STRING"
+            )
+
+
+def _is_refused(url: str, headers: Mapping[str, str]) -> bool:
+    """True where a server wants to be asked by another user, or with another key; what it tells whether it is ready, it tells all."""
+    request = urllib.request.Request(f"{url.rstrip('/')}/admin/version", headers=dict(headers))
+    try:
+        with urllib.request.urlopen(request, timeout=_ANSWER_TIMEOUT_S):
+            return False
+    except urllib.error.HTTPError as error:
+        return error.code == _REFUSED
+    except (OSError, ValueError, HTTPException):
+        return False  # of other troubles the run itself tells
 
 
 def await_server() -> None:
@@ -164,7 +194,7 @@ def _tell_cut(error: Exception) -> str:
     if "TransportError" in kinds:
         return str(error) or type(error).__name__
     status = getattr(getattr(error, "response", None), "status_code", 0) if "HTTPStatusError" in kinds else 0
-    return f"it answers {status}" if status >= _OF_SERVER else ""
+    return f"it answers {status}" if status == _REFUSED or status >= _OF_SERVER else ""
 
 
 def find_trouble(url: str) -> str:
@@ -256,10 +286,14 @@ class OwnServer:
         self._keeper.start()
 
     def _start(self, *, again: bool = False) -> None:
-        self._log.parent.mkdir(parents=True, exist_ok=True)
+        self._home.mkdir(parents=True, exist_ok=True)
+        self._log.parent.mkdir(0o700, exist_ok=True)
+        with suppress(PermissionError):  # of somebody else's
+            # parameters, logs and errors of runs are for one user, also those of earlier versions
+            self._log.parent.chmod(0o700)
         self._making.close()
         self._made = self._making.enter_context(making_history(self._home, say, thorough=again))
-        self._process = start_child(self._command, self._log, self._environment)
+        self._process = start_child(self._command, self._log, self._environment, umask=0o077)
 
     def _keep(self) -> None:
         """Start a server that ends unasked again, unless it does so too often."""

@@ -21,6 +21,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
 from typing import NoReturn
@@ -152,10 +153,12 @@ def _tell_awaited(lock: Path) -> str:
     )
 
 
-def start_child(command: list[str], log: Path, env: Mapping[str, str] | None = None) -> "subprocess.Popen[bytes]":
+def start_child(
+    command: list[str], log: Path, env: Mapping[str, str] | None = None, umask: int = -1
+) -> "subprocess.Popen[bytes]":
     """Start a program that ends with this process; its output goes to `log`. Raises OSError when it cannot start.
 
-    It gets a session of its own, so that Ctrl-C reaches only this process, which stops it when it is done.
+    The log is for this user alone; `umask`: of the program, -1 for the one of this process. It gets a session of its own, so that Ctrl-C reaches only this process, which stops it when it is done.
     """
     if sys.platform == "linux":
         command = [sys.executable, "-I", "-S", "-c", _DIE_WITH_PARENT, str(os.getpid()), *command]
@@ -163,9 +166,15 @@ def start_child(command: list[str], log: Path, env: Mapping[str, str] | None = N
 
     def keep() -> None:
         try:
-            with log.open("wb") as stream:
+            with open(log, "wb", opener=partial(os.open, mode=0o600)) as stream:
                 process = subprocess.Popen(
-                    command, stdin=subprocess.DEVNULL, stdout=stream, stderr=stream, start_new_session=True, env=env
+                    command,
+                    stdin=subprocess.DEVNULL,
+                    stdout=stream,
+                    stderr=stream,
+                    start_new_session=True,
+                    env=env,
+                    umask=umask,
                 )
         except OSError as error:
             started.put(error)

@@ -56,9 +56,9 @@ def _serve(given: Any) -> None:
         )
     from flows.prefect_server import prefect_settings, require_server
 
+    os.environ.update(prefect_settings(home()))
     require_server(address)
     check_runs(options.rebuild_params(settings), options.run_options())
-    os.environ.update(prefect_settings(home()))
     from flows.commands.serving.deployments import make_deployments, serve_deployments
 
     deployments = make_deployments(options, settings)

@@ -276,7 +276,9 @@ def _count_builds(warehouse: Path) -> str:
         return f"{warehouse} (none yet; the first build makes it)"
     with open_warehouse(warehouse, wait_s=2) as db:
         row = db.execute("SELECT (SELECT count(*) FROM builds), (SELECT count(*) FROM calls)").fetchone() or (0, 0)
-    return f"{warehouse}: {row[0]} builds, {row[1]} recorded calls"
+    is_open = warehouse.stat().st_mode & 0o044
+    who = f"; other users may read it (`chmod go= {warehouse}` keeps it to yourself)" if is_open else ""
+    return f"{warehouse}: {row[0]} builds, {row[1]} recorded calls{who}"
 
 
 def _reach_service(name: str, world: World) -> str:

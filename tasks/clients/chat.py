@@ -332,7 +332,7 @@ class Chat:
         self._finishes.update(completion.body["finish"])
         if too_few:
             return replace(reply, status="failed", error=_N_IGNORED)
-        return replace(reply, body=completion.body)
+        return replace(reply, body=self._server.credentials.scrub_values(completion.body))
 
 
 def _write_body(model: Model, draw: _Draw) -> dict[str, Any]:

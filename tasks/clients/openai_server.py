@@ -70,11 +70,12 @@ class OpenAiServer:
         """How much more than was expected requests and replies were seen to count, at most."""
         self._over_price = 1.0
         """How much more than by its tokens the server was seen to charge for a request, at most."""
-        self._credentials = Credentials(model, read_key)
+        self.credentials = Credentials(model, read_key)
+        """What requests carry; scrubs what comes back."""
         self._client = self._open_client(
             user_agent,
             self._sdk.DefaultAsyncHttpxClient(
-                transport=ModelTransport(model, self._credentials),
+                transport=ModelTransport(model, self.credentials),
                 event_hooks={"response": [self._check_redirect]},
                 headers={"Accept-Encoding": ACCEPTED},
             ),
@@ -92,7 +93,7 @@ class OpenAiServer:
 
     async def mark_key(self) -> str:
         """Return what tells whether a later run has the same key for this address, and nothing else of one that nobody guesses."""
-        return await self._credentials.mark()
+        return await self.credentials.mark()
 
     async def post(self, path: str, body: Mapping[str, Any]) -> Answer:
         """Send one request, whatever it costs; Retry when the connection fails."""
@@ -103,12 +104,13 @@ class OpenAiServer:
         return self._read(await self._send(self._client.get(path, cast_to=httpx2.Response)))
 
     async def fetch(self, path: str) -> tuple[Answer, bytes]:
-        """Return the answer for a file, without its text where there is one, and the file's bytes; Retry as `get`."""
+        """Return the answer for a file, without its text where there is one, and the file's bytes, which may hold secrets; Retry as
+        `get`."""
         sending = self._client.get(path, cast_to=httpx2.Response, options={"timeout": FILE_TIMEOUT_S})
         with asking(FILES):
             response = await self._send(sending, FILE_DEADLINE_S)
         if response.is_success:
-            return Answer(response.status_code, "", None), self._credentials.scrub_content(response.content)
+            return Answer(response.status_code, "", None), response.content
         return self._read(response), b""
 
     async def upload(self, name: str, content: bytes, purpose: str) -> Answer:
@@ -139,14 +141,16 @@ class OpenAiServer:
             if isinstance(error.__cause__, Retry | FactmillError):  # of the transport: Anthropic's SDK wraps them
                 raise error.__cause__ from None
             code = "unreachable" if isinstance(error.__cause__, httpx2.ConnectError) else "connection_cut"
-            raise Retry(f"{code}: {self._credentials.scrub(tell_error(error.__cause__ or error))}") from None
+            raise Retry(f"{code}: {self.credentials.scrub(tell_error(error.__cause__ or error))}") from None
         self.has_answered = True
         return response
 
     def _read(self, response: httpx2.Response) -> Answer:
-        scrub = self._credentials.scrub  # twice, since a stream may hold a secret in pieces
-        text = scrub(read_body(scrub(response.text), response.status_code))
-        return Answer(response.status_code, text, response.headers.get("Retry-After"))
+        try:
+            text = read_body(response.text, response.status_code)
+        except Retry as trouble:
+            raise Retry(self.credentials.scrub(str(trouble))) from None
+        return Answer(response.status_code, self.credentials.scrub(text), response.headers.get("Retry-After"))
 
     async def ask(self, path: str, body: Mapping[str, Any], operation: str = "chat") -> Answer:
         """Send a request that costs money; Retry when the connection fails, TightError and BudgetReached when it may not go out."""

@@ -8,7 +8,7 @@ import re
 from ipaddress import ip_address
 from urllib.parse import urlsplit
 
-_SECRET = re.compile(r".*@|[?#].*", re.DOTALL)
+_SECRET = re.compile(r"\A.*@|[?#].*", re.DOTALL)
 """What of an address may hold a password or a token."""
 _WIKIMEDIA = (
     *("wikipedia.org", "wikimedia.org", "wikidata.org", "mediawiki.org", "wikifunctions.org", "wiktionary.org"),

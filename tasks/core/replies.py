@@ -52,7 +52,7 @@ _WILL_NOT = (
     r"|am (?:not able|unable|not allowed|not permitted) to|['’]m (?:not able|unable|not allowed|not permitted) to)"
 )
 _REFUSAL = re.compile(
-    r"\W*(?:(?:i['’]m|i am|we['’]re|we are) (?:\w+ )?(?:sorry|afraid)|sorry|apologies|my apologies|i apologi[sz]e|unfortunately)?"
+    r"\W*+(?:(?:i['’]m|i am|we['’]re|we are) (?:\w+ )?(?:sorry|afraid)|sorry|apologies|my apologies|i apologi[sz]e|unfortunately)?"
     r"[\s,.;:!—–-]*(?:but |however,? )?(?:as an (?:ai|assistant)[^,.\n]{0,40},? )?"
     rf"(?:i|we)(?: |(?=['’])){_WILL_NOT} (?:\w+ )?(?:{_DONE})\b",
     re.IGNORECASE,
@@ -138,10 +138,10 @@ class Form:
     @cached_property
     def heads(self) -> re.Pattern[str]:
         """A line's head with its emphasis."""
-        mark = r"(?P<{}>[*_`]{{0,3}})[ \t]*"
+        mark = r"(?P<{}>[*_`]{{0,3}})[ \t]*+"
         opened, closed = mark.format("mark"), mark.format("closed")
         return re.compile(
-            rf"[ \t]*{opened}(?P<head>{self.head})[ \t]*{closed}(?P<point>{self.point})[ \t]*", re.IGNORECASE
+            rf"[ \t]*+{opened}(?P<head>{self.head})[ \t]*+{closed}(?P<point>{self.point})[ \t]*", re.IGNORECASE
         )
 
 

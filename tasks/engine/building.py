@@ -55,6 +55,7 @@ from tasks.options import BuildReport, RunOptions, warehouse_of
 from tasks.processes import end_soon
 from tasks.storage.builds import describe_caution, describe_tables, list_spoilt_calls, merge_stage, publish
 from tasks.storage.housekeeping.warehouse import VERIFYING
+from tasks.storage.recording.folders import make_work_folder
 from tasks.storage.recording.kept import Kept, write_kept
 from tasks.storage.recording.records import sum_up_ages
 from tasks.storage.shards import digest_tables
@@ -350,7 +351,8 @@ def open_build(benchmark: Benchmark, inputs: Locked[Inputs], options: RunOptions
     lock = make_lock(benchmark, inputs, options)
     scratch = Path(tempfile.mkdtemp(prefix=VERIFYING)) if options.pinned_build else None
     folder = scratch or run_folder(benchmark.name, lock, options)
-    folder.mkdir(parents=True, exist_ok=True)
+    if not scratch:
+        make_work_folder(folder)
     holder = hold(folder)
     build: Build | None = None
     finished_well = False

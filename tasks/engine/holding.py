@@ -11,7 +11,7 @@ from tasks.core.fingerprints import digest_json
 from tasks.errors import BuildError, BuildHeld
 from tasks.options import RunOptions, warehouse_of
 from tasks.processes import lock_now
-from tasks.storage.recording.folders import work_folder
+from tasks.storage.recording.folders import make_work_folder, work_folder
 
 _FILE = "held"
 
@@ -41,7 +41,7 @@ def hold(folder: Path, doing: str = "making this very build") -> int:
 @contextmanager
 def holding(folder: Path, doing: str) -> Iterator[None]:
     """Hold a folder, which is made if need be, for as long as something is done; BuildHeld when another process does it."""
-    folder.mkdir(parents=True, exist_ok=True)
+    make_work_folder(folder)
     fd = hold(folder, doing)
     try:
         yield

@@ -9,12 +9,13 @@ import atexit
 import json
 import os
 import re
+import shutil
 import stat
 import tempfile
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import cache
 from importlib import resources
 from pathlib import Path
@@ -36,7 +37,8 @@ _HOLDER = re.compile(r"lock is held in (?P<program>.*?) \(PID (?P<pid>\d+)\)")
 _in_process = threading.Lock()
 _engines: dict[int, duckdb.DuckDBPyConnection] = {}
 """Process → its engine, without a file; none is taken over by a forked process."""
-atexit.register(_engines.clear)
+_spills: dict[int, str] = {}
+"""Process → the folder of what does not fit into its engine's memory."""
 _NAME = "warehouse"
 _LARGE = 64 * 2**20
 """Bytes of a warehouse from which two threads are worth their handing out of work; below, that takes longer than the work."""
@@ -69,6 +71,8 @@ def open_warehouse(path: Path, wait_s: float | None = None) -> Iterator[duckdb.D
         is_read_only = is_there(path) and _find_obstacle(path) is not None
         connection = _attach(path, warehouse_wait_s() if wait_s is None else wait_s, is_read_only)
         try:
+            if not is_read_only:
+                _begin_log(path)
             _migrate(connection, path, is_read_only)
             connection.execute("BEGIN")
             yield connection
@@ -83,7 +87,20 @@ def open_warehouse(path: Path, wait_s: float | None = None) -> Iterator[duckdb.D
             _stop_if_interrupted(error)
             raise
         finally:
+            if not is_read_only and not _has_log(path):
+                _log_of(path).unlink(missing_ok=True)
             _detach(connection)
+
+
+@contextmanager
+def creating_privately() -> Iterator[None]:
+    """Let what this process creates meanwhile be its user's alone, for what DuckDB creates. Used for moments: it holds for all
+    threads."""
+    mask = os.umask(0o077)
+    try:
+        yield
+    finally:
+        os.umask(mask)
 
 
 def is_there(path: Path) -> bool:
@@ -149,8 +166,10 @@ def _attach(path: Path, wait_s: float, is_read_only: bool) -> duckdb.DuckDBPyCon
     """Return a connection that uses the file, as soon as no other process does."""
     if is_there(path):
         _check_kind(path)
+        creating: Any = nullcontext()
     else:
         require_writable(path)
+        creating = creating_privately()
     how = "TYPE duckdb, READ_ONLY" if is_read_only else f"TYPE duckdb, {ROW_GROUPS}"
     connection = _find_engine().cursor()
     connection.execute(f"SET threads = {2 if is_there(path) and path.stat().st_size > _LARGE else 1}")
@@ -159,7 +178,8 @@ def _attach(path: Path, wait_s: float, is_read_only: bool) -> duckdb.DuckDBPyCon
     pause_s = 0.02
     while True:
         try:
-            connection.execute(f"ATTACH '{quoted}' AS {_NAME} ({how})")
+            with creating:
+                connection.execute(f"ATTACH '{quoted}' AS {_NAME} ({how})")
             connection.execute(f"USE {_NAME}")
             return connection
         except duckdb.IOException as error:
@@ -182,6 +202,31 @@ def _attach(path: Path, wait_s: float, is_read_only: bool) -> duckdb.DuckDBPyCon
         pause_s = min(pause_s * 1.5, 0.5)
 
 
+def _log_of(path: Path) -> Path:
+    """Return DuckDB's write-ahead log of a warehouse."""
+    return path.with_name(f"{path.name}.wal")
+
+
+def _has_log(path: Path) -> bool:
+    log = _log_of(path)
+    return log.exists() and log.stat().st_size > 0
+
+
+def _begin_log(path: Path) -> None:
+    """Make the log, empty and with the permissions of its warehouse: DuckDB would make it with those of any file."""
+    try:
+        log = os.open(_log_of(path), os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+    except FileExistsError:
+        return  # of a process that was killed
+    except OSError as error:
+        raise WarehouseError(
+            f"cannot write the warehouse {path}: its log {_log_of(path).name} cannot be made ({error.strerror}); make room and "
+            "run the same command again"
+        ) from error
+    os.fchmod(log, path.stat().st_mode & 0o666)
+    os.close(log)
+
+
 def _check_kind(path: Path) -> None:
     """WarehouseError for what is no DuckDB file: DuckDB would take some others for databases of another kind."""
     try:
@@ -199,8 +244,9 @@ def _find_engine() -> duckdb.DuckDBPyConnection:
     process = os.getpid()
     if process not in _engines:
         # DuckDB keeps what does not fit beside the file, or in the working folder where it has none
-        spill = str(Path(tempfile.gettempdir()) / f"factmill-{process}")
-        config: dict[str, Any] = {"memory_limit": "1GB", "threads": 1, "temp_directory": spill}
+        if process not in _spills:
+            _spills[process] = tempfile.mkdtemp(prefix=f"factmill-{process}-")
+        config: dict[str, Any] = {"memory_limit": "1GB", "threads": 1, "temp_directory": _spills[process]}
         # moments, and the days they fall on, must not depend on the machine's zone
         config |= {"autoinstall_known_extensions": False, "TimeZone": "UTC"}
         # five groups of rows would be gathered before they are written
@@ -209,6 +255,13 @@ def _find_engine() -> duckdb.DuckDBPyConnection:
         config |= dict.fromkeys(("allocator_flush_threshold", "allocator_bulk_deallocation_flush_threshold"), "1MB")
         _engines[process] = duckdb.connect(":memory:", config=config)
     return _engines[process]
+
+
+@atexit.register
+def _close_last_engine() -> None:
+    _engines.clear()
+    if spill := _spills.get(os.getpid()):
+        shutil.rmtree(spill, ignore_errors=True)
 
 
 def close_engine(path: Path) -> None:
@@ -247,7 +300,7 @@ def _roll_back(connection: duckdb.DuckDBPyConnection) -> None:
 def _commit(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
     """Commit, and checkpoint what was written before detaching: that does it too, but hides it when the disk is full."""
     connection.execute("COMMIT")
-    if path.with_name(f"{path.name}.wal").exists():  # nothing was written where there is none
+    if _has_log(path):  # nothing was written where there is none
         connection.execute(f"CHECKPOINT {_NAME}")
 
 

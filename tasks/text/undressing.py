@@ -19,7 +19,7 @@ _THOUGHT = re.compile(
     rf"(?P<close></(?:{_THOUGHTS})>|◁/think▷|\[/THINK\])|<(?:{_THOUGHTS})>|◁think▷|\[THINK\]", re.IGNORECASE
 )
 _CHANNEL, _FINAL = "<|channel|>", "<|channel|>final<|message|>"
-_END = re.compile(r"(?:(?:<\|(?:end|return|im_end|eot_id|endoftext)\|>|</s>)\s*)+$")
+_ENDS = ("<|end|>", "<|return|>", "<|im_end|>", "<|eot_id|>", "<|endoftext|>", "</s>")
 _FENCE = re.compile(r"^[ \t]*(?:```|~~~)[\w-]*[ \t\r]*$", re.MULTILINE)
 
 _OPENERS = "sure(?: thing)?|certainly|of course|absolutely|okay|ok|alright|got it|understood"
@@ -52,11 +52,11 @@ _RETRACTS = re.compile(
 )
 """A remark with such a word may take the answer back, so it is not passed over."""
 _TAKES_BACK = re.compile(
-    r"^\W*(?:wait|hmm+|actually|correction|oops|scratch that|on second thoughts?|no, (?:wait|sorry)|sorry)\b[ \t]*[,.:;!…–—-]",
+    r"^[^\w\n]*(?:wait|hmm+|actually|correction|oops|scratch that|on second thoughts?|no, (?:wait|sorry)|sorry)\b[ \t]*[,.:;!…–—-]",
     re.IGNORECASE | re.MULTILINE,
 )
 _CONCLUDES = re.compile(
-    r"^\W*(?:(?:so|thus|therefore|hence|overall|in short)\b|(?:the |my )?(?:final )?(?:answer|conclusion|verdict|result)s?\b)",
+    r"^[^\w\n]*(?:(?:so|thus|therefore|hence|overall|in short)\b|(?:the |my )?(?:final )?(?:answer|conclusion|verdict|result)s?\b)",
     re.IGNORECASE | re.MULTILINE,
 )
 """An explanation with such a line leads to the answer rather than from it."""
@@ -65,8 +65,9 @@ _WRAPPER = re.compile(
     re.IGNORECASE,
 )
 _HEADING = re.compile(
-    r"(?:#{1,6}[ \t]*[*_]{0,3}|(?P<mark>[*_]{2,3}))[ \t]*(?:(?:the|my) )?(?P<final>final )?"
-    r"(?:answer|result|output|reply|response|verdict|rating|grade|levels|answers)s?[ \t]*[:：]?[ \t]*[*_]{0,3}[ \t]*[:：]?[ \t]*",
+    r"(?:#{1,6}[ \t]*+[*_]{0,3}+|(?P<mark>[*_]{2,3}))[ \t]*+(?:(?:the|my) )?(?P<final>final )?"
+    r"(?:answer|result|output|reply|response|verdict|rating|grade|levels|answers)s?"
+    r"[ \t]*+[:：]?+[ \t]*+[*_]{0,3}+[ \t]*+[:：]?+[ \t]*+",
     re.IGNORECASE,
 )
 """A heading of its own line above an answer; behind `mark` it is bold."""
@@ -74,8 +75,8 @@ _TURN_TOKEN = re.compile(
     r"<\|(?:im_start|user|start_header_id|start|begin_of_text)\|>|<start_of_turn>|\[INST\]|<\|(?:im_end|eot_id|end|endoftext)\|>"
 )
 _TURN_LINE = re.compile(
-    r"^[ \t]*(?:#{1,6}[ \t]*(?:user|human|instructions?|input)[ \t]*:?[ \t]*$|[*_]{0,2}(?:user|human)[*_]{0,2}[ \t]*:"
-    r"|(?P<asks>#{1,6}[ \t]*question[ \t]*:?[ \t]*$|[*_]{0,2}(?:q|question)[*_]{0,2}[ \t]*:))",
+    r"^[ \t]*(?:#{1,6}[ \t]*(?:user|human|instructions?|input)[ \t]*+:?+[ \t]*$|[*_]{0,2}(?:user|human)[*_]{0,2}[ \t]*:"
+    r"|(?P<asks>#{1,6}[ \t]*question[ \t]*+:?+[ \t]*$|[*_]{0,2}(?:q|question)[*_]{0,2}[ \t]*:))",
     re.IGNORECASE | re.MULTILINE,
 )
 _OPENS_THOUGHT = re.compile(
@@ -130,7 +131,9 @@ def drop_thoughts(text: str) -> str:
             thinks = True
     if thinks:
         return text if any(map(str.strip, kept)) else ""
-    said = _END.sub("", "".join([*kept, text[at:]]))
+    said = "".join([*kept, text[at:]])
+    while (bare := said.rstrip()).endswith(_ENDS):
+        said = bare[: bare.rindex("<")]
     return drop_wrapper(said, alone=True)
 
 
@@ -279,11 +282,12 @@ def drop_around(lines: Sequence[str], *, last_counts: bool = False) -> tuple[lis
     if rest and not last_counts and any(kept[:about]) and not _RETRACTS.search(rest) and not _CONCLUDES.search(rest):
         dropped.add("remark")
         del kept[about:]
-    while len(said := [at for at, line in enumerate(kept) if line]) > 1:
+    first = next((at for at, line in enumerate(kept) if line), len(kept))
+    while last := next((at for at in range(len(kept) - 1, first, -1) if kept[at]), 0):
         # the last paragraph, or the last line where that opens like a remark
-        start = next((at + 1 for at in range(said[-1], -1, -1) if not kept[at]), 0)
-        start = start if _REMARK.match(kept[start]) else said[-1]
-        if start <= said[0] or not _REMARK.match(kept[start]) or _RETRACTS.search("\n".join(kept[start:])):
+        start = next((at + 1 for at in range(last, -1, -1) if not kept[at]), 0)
+        start = start if _REMARK.match(kept[start]) else last
+        if start <= first or not _REMARK.match(kept[start]) or _RETRACTS.search("\n".join(kept[start:])):
             break
         if opens_explanation(kept[start]):
             break

@@ -237,14 +237,6 @@ def test_redirects_within_the_host_keep_what_requests_carry(server, inbox):
     assert server.seen[1].query == {"api-version": "9", "tenant": "t"}
 
 
-def test_files_of_batch_jobs_are_scrubbed_too(server, monkeypatch):
-    monkeypatch.setenv("CF_TOKEN", SECRET)
-    server.handle = lambda seen: {"bytes": f'{{"said": "{seen.headers["x-sig"]} Zürich"}}\n'.encode()}
-    opened = OpenAiServer(model(server, headers={"X-Sig": {"env": "CF_TOKEN"}}), lambda: "none", "tests")
-    _, content = asyncio.run(opened.fetch("/files/x/content"))
-    assert content.decode() == '{"said": "*** Zürich"}\n'
-
-
 def test_the_key_of_an_anthropic_model_is_a_bearer_token_unless_key_header_names_another_header(
     server, tokens, monkeypatch
 ):

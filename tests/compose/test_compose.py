@@ -90,9 +90,14 @@ def test_the_example_names_every_variable_with_its_default_and_holds_no_secret()
     with_defaults = re.sub(r"^#(?=[A-Z_]+=)", "", EXAMPLE, flags=re.MULTILINE)
     example = dotenv_values(stream=io.StringIO(with_defaults))
     used = {found[2]: found for found in _VARIABLE.finditer(json.dumps(COMPOSE, ensure_ascii=False)) if found[2]}
-    assert example == {name: "" if found[3] == "?" else json.loads(f'"{found[4]}"') for name, found in used.items()}, (
-        "variables of docker-compose.yml and .env.example"
-    )
+    # what stands there without a value is passed on as .env has it, or not at all
+    passed_on = {
+        name for each in SERVICES.values() for name, value in each.get("environment", {}).items() if value is None
+    }
+    assert passed_on == {"PREFECT_SERVER_API_AUTH_STRING", "PREFECT_API_AUTH_STRING"}
+    assert example == dict.fromkeys(passed_on, "") | {
+        name: "" if found[3] == "?" else json.loads(f'"{found[4]}"') for name, found in used.items()
+    }, "variables of docker-compose.yml and .env.example"
     assert [name for name, found in used.items() if found[3] == "?"] == list(SECRET)
     assert dotenv_values(stream=io.StringIO(EXAMPLE)) == dict.fromkeys(SECRET, "")
     with pytest.raises(LookupError, match=r"PREFECT_DB_PASSWORD: set it in \.env"):

@@ -6,12 +6,14 @@ import sqlite3
 import time
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
 from httpx import ConnectError
+from prefect.settings import PREFECT_API_AUTH_STRING, temporary_settings
 from support.processes.standing_prefect import copy_history
-from support.webs.loopback import Loopback
+from support.webs.loopback import Loopback, Seen
 
 from flows.prefect_server import (
     MOST_ENDINGS,
@@ -19,6 +21,7 @@ from flows.prefect_server import (
     find_standing,
     find_trouble,
     prefect_server,
+    require_server,
     shared_server,
     telling_lost_server,
 )
@@ -37,6 +40,29 @@ def test_a_server_is_there_unless_it_is_in_trouble_itself(status: int, trouble: 
     try:
         assert find_trouble(f"{web.url}/api").startswith(trouble)
         assert bool(find_trouble(f"{web.url}/api")) == bool(trouble)
+    finally:
+        web.close()
+
+
+@pytest.mark.parametrize(
+    ("given", "why"), [(None, "is not set"), ("admin:wrong", "has another user and password"), ("admin:right", "")]
+)
+def test_a_server_with_a_password_wants_it(given: str | None, why: str) -> None:
+    def answer(seen: Seen) -> dict[str, Any]:
+        is_let_in = seen.path.endswith("/ready") or seen.headers.get("authorization") == "Basic YWRtaW46cmlnaHQ="
+        return {"json": {}} if is_let_in else {"status": 401, "json": {"exception_message": "Unauthorized"}}
+
+    web = Loopback()
+    web.handle = answer
+    try:
+        with temporary_settings({PREFECT_API_AUTH_STRING: given}):
+            if not why:
+                require_server(f"{web.url}/api")
+                return
+            with pytest.raises(
+                ServiceUnreachable, match=f"PREFECT_API_AUTH_STRING {why}.*; set it to the USER:PASSWORD"
+            ):
+                require_server(f"{web.url}/api")
     finally:
         web.close()
 

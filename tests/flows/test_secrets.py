@@ -1,24 +1,28 @@
-"""A key is nowhere: not in the warehouse, Prefect's database, logs, exports, nor in anything printed, even where a server repeats it."""
+"""A key is nowhere: not in the warehouse, Prefect's database, logs, exports, nor in anything printed, even where a server repeats it.
+What a build leaves is its user's alone."""
 
+import itertools
+import json
+import stat
 from pathlib import Path
 from typing import Any
 
 import pytest
 from support.commands.command import Factmill
 from support.models.scripted_chat import write_chat_world
+from support.secrets.spelled_keys import KEY, SPELLINGS, find_key
 from support.webs.loopback import Loopback, Seen
 
 from tasks.storage.bodies import unpack_body
 from tasks.storage.warehouse import open_warehouse
 
-KEY = "sk-canary-5f0c7e1d93b2"
-
 
 @pytest.fixture
 def parrot():
-    """A server that says the key in every reply, every error and every header it can."""
+    """A server that says the key in every reply, every error and every header it can, in one spelling after the other."""
     web = Loopback()
     told = {"refusals": 2}
+    spellings = itertools.cycle(SPELLINGS.values())
 
     def answer(seen: Seen) -> dict[str, Any]:
         key = seen.headers["authorization"]
@@ -26,10 +30,10 @@ def parrot():
         if told["refusals"]:
             told["refusals"] -= 1
             return {"status": 500, "json": {"error": {"message": f"invalid {key}"}}, "headers": headers}
-        text = f"{key}\n1:: {KEY} town\n2:: Europe"
-        message = {"role": "assistant", "content": text, "reasoning_content": key}
-        reply = {"id": key, "model": key, "system_fingerprint": key, "usage": {"prompt_tokens": 1, key: 1}}
-        return {"json": {**reply, "choices": [{"index": 0, "finish_reason": "stop", "message": message}]}}
+        message = {"role": "assistant", "content": "KEY\n1:: KEY town\n2:: Europe", "reasoning_content": "KEY"}
+        reply = {"id": "KEY", "model": "KEY", "system_fingerprint": "KEY", "usage": {"prompt_tokens": 1, "KEY": 1}}
+        body = {**reply, "choices": [{"index": 0, "finish_reason": "stop", "message": message}]}
+        return {"text": json.dumps(body).replace("KEY", next(spellings)), "type": "application/json"}
 
     web.handle = answer
     yield web
@@ -55,7 +59,11 @@ def test_a_key_is_nowhere(factmill: Factmill, parrot: Loopback, tmp_path: Path) 
     printed = "".join(f"{ran.out}{ran.err}" for ran in (built, *told))
     dumped = dump_warehouse(warehouse)
     assert "***" in dumped, "the server's replies are not in the warehouse at all"
-    assert KEY not in printed + dumped
+    assert find_key(printed + dumped) == ""
     files = [path for folder in (factmill.home, tmp_path) for path in folder.rglob("*") if path.is_file()]
     assert any(path.name == "prefect.db" for path in files)
     assert [str(path) for path in files if KEY.encode() in path.read_bytes()] == []
+    ours = [path for path in files if not path.parent.parent.name.startswith("world-")]
+    assert [str(path) for path in ours if find_key(path.read_text("latin-1"))] == []
+    for path in (warehouse, factmill.home / "prefect", factmill.home / "runs"):
+        assert stat.S_IMODE(path.stat().st_mode) & 0o077 == 0, path

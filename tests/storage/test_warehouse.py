@@ -5,6 +5,7 @@ import resource
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import duckdb
@@ -29,6 +30,8 @@ from tasks.granola.core.rows import CandidateRow, GranolaRow
 from tasks.multihal.core.rows import DroppedPath, MultiHalRow
 from tasks.slaq.core.rows import CategoryCount, SlaqRow
 from tasks.storage import warehouse
+from tasks.storage.housekeeping.compacting import compact_warehouse
+from tasks.storage.recording.folders import make_work_folder
 from tasks.storage.recording.journal import make_record
 from tasks.storage.recording.records import insert_records
 from tasks.storage.warehouse import close_engine, migrations, open_warehouse
@@ -74,6 +77,64 @@ def test_failures_of_chat_that_were_recorded_for_good_are_asked_again(
         bodies = dict(db.execute("SELECT key, body FROM calls").fetchall())
     assert [found[record.key] for record in records] == [is_asked_again for _, _, is_asked_again in asked]
     assert [bodies[record.key] for record in records] == [record.body for record in records]
+
+
+@pytest.fixture
+def no_umask() -> Iterator[None]:
+    before = os.umask(0)
+    yield
+    os.umask(before)
+
+
+def rights(path: Path) -> str:
+    return oct(path.stat().st_mode)[-3:]
+
+
+@pytest.mark.usefixtures("no_umask")
+def test_a_new_warehouse_and_its_log_are_their_user_s_alone(tmp_path: Path) -> None:
+    path = tmp_path / "w.duckdb"
+    log = tmp_path / "w.duckdb.wal"
+    for rows in range(2):
+        with open_warehouse(path) as db:
+            db.execute("CREATE TABLE IF NOT EXISTS t (n INTEGER)")
+            db.execute("INSERT INTO t VALUES (1)")
+            db.execute("COMMIT")
+            assert (rights(path), rights(log), log.stat().st_size > 0) == ("600", "600", True), rows
+            db.execute("BEGIN")
+    make_work_folder(tmp_path / "w.duckdb.runs" / "journal")
+    assert rights(tmp_path / "w.duckdb.runs") == "700"
+    (tmp_path / "user.txt").write_text("")
+    assert (rights(tmp_path / "user.txt"), log.exists()) == ("666", False), "what the user asks for follows the umask"
+
+
+@pytest.mark.usefixtures("no_umask")
+def test_a_warehouse_that_was_opened_to_others_stays_so(tmp_path: Path) -> None:
+    path = tmp_path / "w.duckdb"
+    with open_warehouse(path):
+        pass
+    path.chmod(0o644)
+    with open_warehouse(path) as db:
+        db.execute("CREATE TABLE t AS SELECT 1 AS n")
+        db.execute("COMMIT")
+        assert rights(tmp_path / "w.duckdb.wal") == "644"
+        db.execute("BEGIN")
+    compact_warehouse(path)
+    assert rights(path) == "644"
+    make_work_folder(tmp_path / "w.duckdb.runs" / "journal")
+    assert rights(tmp_path / "w.duckdb.runs") == "777"
+
+
+def test_a_log_that_a_killed_process_has_left_empty_is_no_trouble(tmp_path: Path) -> None:
+    path, log = tmp_path / "w.duckdb", tmp_path / "w.duckdb.wal"
+    with open_warehouse(path) as db:
+        db.execute("CREATE TABLE t AS SELECT 1 AS n")
+    log.touch()
+    with open_warehouse(path) as db:
+        assert db.execute("SELECT n FROM t").fetchall() == [(1,)]
+    assert not log.exists()
+    (tmp_path / "other.duckdb.wal").mkdir()  # whatever the reason, a log that cannot be made is an error in words
+    with pytest.raises(WarehouseError, match=r"other\.duckdb"), open_warehouse(tmp_path / "other.duckdb"):
+        pass
 
 
 def test_rows_stand_in_small_groups_also_behind_the_large_ones_of_old(tmp_path: Path) -> None:

@@ -35,7 +35,7 @@ _NO_NOUNS = frozenset({
 })  # fmt: skip
 """Participles that do not end in -ed, and words that need no article before a preposition."""
 _NOT_PLURAL = frozenset({"series", "species", "headquarters", "sports", "politics", "mathematics"})
-_QUALIFIER = re.compile(r" *\([^()]*\)")
+_QUALIFIER = re.compile(r"(?<! ) *+\([^()]*\)")
 _BODIES_OF = (
     "University|Universities|Academy|Institute|Museum|House|Order|Legion|Kingdom|Republic|Ministry|Church|Battle|Siege|"
     "Bank|School|College|Society|Union|Army|Department|Council|Faculty|Conservatory|Duchy|Treaty|Chamber|Parliament|"

@@ -12,7 +12,7 @@ import itertools
 import re
 import shlex
 from collections.abc import Awaitable, Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 from urllib.parse import quote
 
@@ -44,13 +44,13 @@ _NOT_LISTED = frozenset({404, 405, 501})
 _FILE_IN_PROGRESS = frozenset({"pending", "running", "processing", "validating", "queued", "importing"})
 _FILE_FAILED = frozenset({"error", "failed"})
 _FILE_NOT_READY = re.compile(
-    r"\bfile\b.*(not (yet )?(been )?(fully )?(processed|ready|validated|available)|(still|being) \w*(process|validat|upload|import)"
+    r"\A(?>.*?\bfile\b).*(not (yet )?(been )?(fully )?(processed|ready|validated|available)|(still|being) \w*(process|validat|upload|import)"
     r"|(pending|running)\b)",
     re.IGNORECASE | re.DOTALL,
 )
 """What a server says when it is asked for a job of a file that it has not processed."""
 _FILE_NOT_FOUND = re.compile(
-    r"\bfile\b.*(not found|not be found|not exist|no longer exist)|no such file", re.IGNORECASE | re.DOTALL
+    r"\A(?>.*?\bfile\b).*(not found|not be found|not exist|no longer exist)|no such file", re.IGNORECASE | re.DOTALL
 )
 """What it says of a file that it lost, or has not taken note of everywhere."""
 
@@ -290,6 +290,8 @@ class Remote:
             if len(lines.answers) >= min(len(ids), state.done + state.failed) or attempt == 2:
                 break
             await asyncio.sleep(self._jobs.poll_s)
+        scrub = self._server.credentials.scrub
+        lines.answers = {key: replace(answer, text=scrub(answer.text)) for key, answer in lines.answers.items()}
         for file_id in gone:
             progress.say(f"note: job {state.job_id}: its file {file_id} is gone from the server")
         if odd := lines.describe():

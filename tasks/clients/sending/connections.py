@@ -8,8 +8,10 @@ Secrets are added here, behind the SDK's client: its logs and those of redirects
 """
 
 import itertools
+import logging
 import ssl
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -27,6 +29,8 @@ from tasks.settings import Model, environment
 
 _POOL_SIZE = 8
 _PROXY_REFUSES = 407
+# it logs the headers of replies as they come, in which servers repeat keys
+logging.getLogger("httpcore2").setLevel(logging.INFO)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +72,7 @@ class ModelTransport(httpx2.AsyncBaseTransport):
     async def _request(self, request: httpx2.Request) -> httpx2.Response:
         route = self._find_route(request.url)
         if not route.is_own:
-            return await self._send(route, request)
+            return self._scrub(await self._send(route, request), {})
         access = await self._credentials.get()
         response = await self._send(route, _sign(request, access))
         if response.status_code == 401 and (renewed := await self._credentials.renew(access)):
@@ -76,7 +80,7 @@ class ModelTransport(httpx2.AsyncBaseTransport):
             account = find_account()
             account.budget.take(account.service)
             response = await self._send(route, _sign(request, renewed))
-        return response
+        return self._scrub(response, access.query)
 
     async def aclose(self) -> None:
         """Close all connections."""
@@ -93,6 +97,21 @@ class ModelTransport(httpx2.AsyncBaseTransport):
         # JSON and events are UTF-8, whatever a server calls them: of some names Python has a codec that fails
         headers["content-type"] = headers.get("content-type", "").partition(";")[0]
         return httpx2.Response(response.status_code, headers=headers, content=content, extensions=response.extensions)
+
+    def _scrub(self, response: httpx2.Response, query: Mapping[str, str]) -> httpx2.Response:
+        """Return a response without secrets in its headers and its reason, which libraries log; `query`: what each request to the
+        same host carries, so that a redirect leads to its place without it."""
+        scrub = self._credentials.scrub
+        with suppress(KeyError, httpx2.InvalidURL):
+            url = httpx2.URL(response.headers["Location"])
+            for name in [name for name, value in query.items() if name in url.params and scrub(value) != value]:
+                response.headers["Location"] = str(url := url.copy_remove_param(name))
+        reason = response.extensions.get("reason_phrase", b"").decode("latin-1")
+        head = [(name, value.decode("latin-1")) for name, value in response.headers.raw]
+        if scrub(told := "\n".join([reason, *(value for _, value in head)])) != told:
+            response.headers = httpx2.Headers([(name, scrub(value).encode("latin-1")) for name, value in head])
+            response.extensions["reason_phrase"] = scrub(reason).encode("latin-1")
+        return response
 
     async def _send(self, route: _Route, request: httpx2.Request) -> httpx2.Response:
         try:

@@ -1,50 +1,184 @@
-"""Removes secrets from what servers send, since a server may repeat a key or a token."""
+"""Removes secrets from what servers send: replies, errors, headers, files of batch jobs.
 
+A server may repeat a key whole or in part, and encode it. A text is searched as it is and with its escapes decoded up to three
+times (JSON, URL, HTML), for the secret itself and for what base64 makes of it wherever it begins in the encoded bytes. Strings
+of a JSON text are searched after they are parsed, so that no escape is cut in two.
+
+| what is hidden | from how many characters on |
+|---|---|
+| a secret with a letter and a digit, or with a character other than letters, digits and `-_. ` | 5 |
+| any other one, such as `ollama`, `not-needed` or `12345678`, which ordinary text may hold | 12 |
+| its beginning or its end | 8, and as many as such a mix of characters takes; `sk-proj-` alone is no secret |
+| its beginning and its end with asterisks or dots between, as in `sk-ab***xy` | 3 and 2 |
+"""
+
+import base64
+import html
 import json
+import re
+from bisect import bisect_right
+from collections.abc import Iterator
 from typing import TypeVar
-from urllib.parse import quote, quote_plus
+from urllib.parse import unquote
 
 Json = TypeVar("Json")
 
 HIDDEN = "***"
-_SHORTEST_SECRET, _SHORTEST_WORD = 5, 8
-"""Characters; what is shorter stands in ordinary text too. A word is part of a secret such as `Bearer KEY`."""
+_SHORTEST, _SHORTEST_WORD, _SHORTEST_PIECE = 5, 12, 8
+_SHORTEST_ENCODED = 12
+"""Characters of base64, which hold nine of a secret."""
+_LONGEST_SHOWN = 24
+"""Characters that a masked key shows at either end, at most."""
+_DECODINGS = 3
+_MASK = r"(?:[*•…]+|\.{2,})"
+_PLAIN = re.compile(r"[A-Za-z_. -]*|[0-9_. -]*")
+"""What ordinary text may hold: words alone, or numbers alone."""
+_ESCAPE = re.compile(
+    r"""\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|\\u[0-9a-fA-F]{4}|\\x[0-9a-fA-F]{2}|\\["'/\\]"""
+    r"|%[0-7][0-9a-fA-F]|%[c-dC-D][0-9a-fA-F]%[89abAB][0-9a-fA-F]|%[eE][0-9a-fA-F](?:%[89abAB][0-9a-fA-F]){2}"
+    r"|%[fF][0-9a-fA-F](?:%[89abAB][0-9a-fA-F]){3}|&(?:#[0-9]{1,7}|#[xX][0-9a-fA-F]{1,6}|quot|apos|amp|lt|gt);"
+)
+_STRING = re.compile(r'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
+"""A string of a JSON text."""
 
 
 class Secrets:
     """The secrets of one service that were in use, and the texts without them."""
 
     def __init__(self) -> None:
-        self._secrets: dict[str, None] = {}
-        """Every form in which a secret may appear in a text."""
+        self._pieces: dict[str, tuple[str, str]] = {}
+        """A form of a secret → its shortest beginning and its shortest end that are hidden."""
+        self._masked: dict[str, re.Pattern[str]] = {}
 
     def hide(self, secret: str) -> None:
-        """Scrub a secret from all texts from now on, as it is and as JSON and addresses spell it."""
-        words = [word for word in secret.split() if len(word) >= _SHORTEST_WORD]
-        for each in (secret, *words):
-            if len(each) >= _SHORTEST_SECRET:
-                spellings = json.dumps(each)[1:-1], json.dumps(each, ensure_ascii=False)[1:-1]
-                forms = each, *spellings, quote(each, safe=""), quote(each), quote_plus(each)
-                self._secrets |= dict.fromkeys(forms)
+        """Remove a secret from all texts from now on; of one in several words, such as `Bearer KEY`, each word too."""
+        words = secret.split()
+        for each in {" ".join(words): None, **dict.fromkeys(words)}:
+            if len(each) < (_SHORTEST_WORD if _PLAIN.fullmatch(each) else _SHORTEST):
+                continue
+            if len(words) > 1 and each not in words:
+                self._pieces |= {form: (form, form) for form in (each, each.replace(" ", "+"))}
+                continue
+            self._add(each, _SHORTEST_PIECE)
+            for form in _iterate_base64(each.encode()):
+                self._add(form, _SHORTEST_ENCODED)
+            if len(each) >= _SHORTEST_WORD:
+                sizes = range(min(_LONGEST_SHOWN, len(each)), 1, -1)
+                starts = "|".join(re.escape(each[:size]) for size in sizes if size > 2)
+                ends = "|".join(re.escape(each[-size:]) for size in sizes)
+                self._masked[each] = re.compile(f"(?:{starts}){_MASK}(?:{ends})")
 
     def scrub(self, text: str) -> str:
-        """Return a text with `***` for each secret, the longest ones first."""
-        for secret in sorted(self._secrets, key=len, reverse=True):
-            text = text.replace(secret, HIDDEN)
-        return text
-
-    def scrub_content(self, content: bytes) -> bytes:
-        """Return the bytes of a UTF-8 text scrubbed as `scrub` does."""
-        for secret in sorted(self._secrets, key=len, reverse=True):
-            content = content.replace(secret.encode(), HIDDEN.encode())
-        return content
+        """Return a text with `***` in place of secrets; a JSON text stays one."""
+        if not self._find(text):
+            return text
+        try:
+            json.loads(text)
+        except (ValueError, RecursionError):
+            return self._replace(text)
+        return _STRING.sub(self._scrub_string, text)
 
     def scrub_values(self, value: Json) -> Json:
         """Return a JSON-able value with each of its texts scrubbed, names too."""
         if isinstance(value, str):
-            return self.scrub(value)  # type: ignore[return-value]
+            return self._replace(value)  # type: ignore[return-value]
         if isinstance(value, list):
             return [self.scrub_values(each) for each in value]  # type: ignore[return-value]
         if isinstance(value, dict):
-            return {self.scrub(name): self.scrub_values(each) for name, each in value.items()}  # type: ignore[return-value]
+            return {self._replace(name): self.scrub_values(each) for name, each in value.items()}  # type: ignore[return-value]
         return value
+
+    def _add(self, form: str, shortest: int) -> None:
+        self._pieces[form] = _shorten(form, shortest), _shorten(form[::-1], shortest)[::-1]
+
+    def _scrub_string(self, found: re.Match[str]) -> str:
+        text: str = json.loads(found[0], strict=False)
+        scrubbed = self._replace(text)
+        return found[0] if scrubbed == text else json.dumps(scrubbed)
+
+    def _replace(self, text: str) -> str:
+        parts, end = list[str](), -1
+        for start, stop in self._find(text):
+            if start > end:
+                parts += [text[max(0, end) : start], HIDDEN]
+            end = max(end, stop)
+        return "".join([*parts, text[max(0, end) :]])
+
+    def _find(self, text: str) -> list[tuple[int, ...]]:
+        """Return where secrets stand in a text, sorted; they may overlap."""
+        found: set[tuple[int, ...]] = set()
+        steps: list[tuple[list[int], list[int]]] = []
+        for _ in range(_DECODINGS + 1):
+            for span in self._iterate_found(text):
+                for ends, shifts in reversed(steps):
+                    span = tuple(at + shifts[bisect_right(ends, at)] for at in span)  # noqa: PLW2901
+                found.add(span)
+            decoded, ends, shifts = _decode(text)
+            if not ends:
+                break
+            text = decoded
+            steps.append((ends, shifts))
+        return sorted(found)
+
+    def _iterate_found(self, text: str) -> Iterator[tuple[int, ...]]:
+        for form, (first, last) in self._pieces.items():
+            at = text.find(first)
+            while at >= 0:
+                size = _count_common(form, text[at : at + len(form)])
+                yield at, at + size
+                at = text.find(first, at + size)
+            at = text.find(last)
+            while at >= 0:
+                end = at + len(last)
+                size = _count_common(form[::-1], text[max(0, end - len(form)) : end][::-1])
+                yield end - size, end
+                at = text.find(last, end)
+        for pattern in self._masked.values():
+            for match in pattern.finditer(text):
+                yield match.span()
+
+
+def _count_common(one: str, other: str) -> int:
+    """Return how many characters two texts begin with in common."""
+    return next((at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
+
+
+def _shorten(form: str, shortest: int) -> str:
+    """Return the shortest beginning of a secret's form that ordinary text does not hold; all of it where there is none."""
+    sizes = range(shortest, len(form))
+    return next((form[:size] for size in sizes if not _PLAIN.fullmatch(form[:size])), form)
+
+
+def _iterate_base64(secret: bytes) -> Iterator[str]:
+    """Yield the characters that base64 makes of a secret alone, behind 0, 1 or 2 other bytes, in both alphabets."""
+    for before in range(3):
+        encoded = base64.b64encode(bytes(before) + secret).decode()
+        inner = encoded[-(-8 * before // 6) : 8 * (before + len(secret)) // 6]
+        yield inner
+        yield inner.translate(str.maketrans("+/", "-_"))
+
+
+def _decode(text: str) -> tuple[str, list[int], list[int]]:
+    """Return a text with its escapes decoded once, where they end in it, and how many characters more the text had up to each;
+    the first is 0. An escape is one character."""
+    parts, ends, shifts = [], list[int](), [0]
+    at = length = 0
+    for found in _ESCAPE.finditer(text) if any(mark in text for mark in "\\%&") else ():
+        parts += [text[at : found.start()], _decode_one(found[0])]
+        length += found.start() - at + 1
+        at = found.end()
+        ends.append(length)
+        shifts.append(at - length)
+    return "".join([*parts, text[at:]]), ends, shifts
+
+
+def _decode_one(escape: str) -> str:
+    if escape[0] == "%":
+        decoded = unquote(escape)
+    elif escape[0] == "&":
+        decoded = html.unescape(escape)
+    elif escape[1] == "u":
+        decoded = json.loads(f'"{escape}"')
+    else:
+        decoded = chr(int(escape[2:], 16)) if escape[1] == "x" else escape[1]
+    return decoded if len(decoded) == 1 else "\ufffd"

@@ -27,7 +27,7 @@ TOLD_ALONE = ("P39", "P101", "P127", "P136", "P361", "P413", "P452", "P641", "P7
 
 _WORD = re.compile(r"[^\s,;:()\[\]\"“”/–—-]+")
 _POSSESSIVE = re.compile(r"['’]s?$")
-_BORN = re.compile(r"\b[\w-]+-born\b")
+_BORN = re.compile(r"\b[\w-]{1,80}-born\b")
 _LONGEST = 5
 _REMEMBERED = 8192
 """Texts whose terms are kept."""

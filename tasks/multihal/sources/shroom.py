@@ -17,7 +17,7 @@ from tasks.storage.source_rows import MALFORMED, ReadRow, find_problem, judge_ro
 LICENCE = "CC-BY"
 """As the paper's Table 1 has it, without a version."""
 COLUMNS = ("src", "tgt", "task", "hyp")
-_MARKED = re.compile(r"<define>\s*(.*?)\s*</define>", re.DOTALL)
+_MARKED = re.compile(r"<define>(.*?)</define>", re.DOTALL)
 _ASKED = re.compile(r"What is the meaning of .+\?\s*$", re.DOTALL)
 
 
@@ -62,4 +62,5 @@ def ask_for_meaning(sentence: str) -> str | None:
         return sentence.strip()
     if not (marked := _MARKED.search(sentence)):
         return None
-    return f"{_MARKED.sub(lambda found: found[1], sentence).strip()} What is the meaning of {marked[1]} ?"
+    plain = _MARKED.sub(lambda found: found[1].strip(), sentence).strip()
+    return f"{plain} What is the meaning of {marked[1].strip()} ?"

@@ -14,7 +14,7 @@ import duckdb
 
 from tasks.errors import WarehouseBusy, WarehouseError
 from tasks.storage.housekeeping.warehouse import find_holder
-from tasks.storage.warehouse import ROW_GROUPS, open_warehouse, require_writable
+from tasks.storage.warehouse import ROW_GROUPS, creating_privately, open_warehouse, require_writable
 
 _COPY = "compacted"
 _LINGER_S = 0.5
@@ -32,7 +32,8 @@ def compact_warehouse(path: Path) -> tuple[int, int]:
         with open_warehouse(path) as db:
             if holder := find_holder(path):
                 raise WarehouseBusy(f"{holder} works with the warehouse {path}; compact it when that is done")
-            _copy(db, path, draft)
+            with creating_privately():
+                _copy(db, path, draft)
             _take_over_rights(path, draft)
             draft.replace(path)
             # who opened the old file just now, and has not locked it yet, must not get its lock and write into a file

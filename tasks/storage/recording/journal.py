@@ -23,6 +23,7 @@ from typing import Any, Literal
 from tasks.core.calls.call import Call, Reply
 from tasks.core.fingerprints import canonical_json
 from tasks.errors import ShardError
+from tasks.storage.recording.folders import make_work_folder
 from tasks.storage.warehouse import read_json
 
 _SYNC_EVERY_S = 1.0
@@ -118,7 +119,7 @@ class Journal:
         path = self._folder / f"{os.getpid()}-{os.urandom(4).hex()}.journal"
         draft = path.with_suffix(_DRAFT)
         try:
-            self._folder.mkdir(parents=True, exist_ok=True)
+            make_work_folder(self._folder)
             fd = os.open(draft, os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o644)
             fcntl.flock(fd, fcntl.LOCK_EX)
             draft.rename(path)

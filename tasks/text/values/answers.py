@@ -63,12 +63,13 @@ _TRIVIAL = frozenset(
 )
 _HEDGE = re.compile(
     r"^(?:(?:an? )?(?:estimated|approximately|approx\.?|about|around|roughly|nearly|almost|circa|ca?\.|over|more than|"
-    r"less than|fewer than|under|at least|up to|est\.)\s+|[~≈±]\s*)+(?=\W*\d|(?-i:[A-Z]{2,3})\b)",
+    r"less than|fewer than|under|at least|up to|est\.)\s+|[~≈±][~≈±\s]*+)+(?=\W*\d|(?-i:[A-Z]{2,3})\b)",
     re.IGNORECASE,
 )
-_BRACKETS = re.compile(r"\s*[(\[][^()\[\]]*[)\]]")
+_BRACKETS = re.compile(r"(?<!\s)\s*+[(\[][^()\[\]]*[)\]]")
 _SEPARATOR = re.compile(
-    r"\s*[;\n]\s*|,?\s+(?:and|&)\s+|,\s+(?:and\s+)?|\s+/\s+|(?<=[^\W\d])/(?=[^\W\d])", re.IGNORECASE
+    r"(?:(?<!\s)\s+)?[;\n]\s*|(?:,|(?<!\s))\s+(?:and|&)\s+|,\s+(?:and\s+)?|(?<!\s)\s+/\s+|(?<=[^\W\d])/(?=[^\W\d])",
+    re.IGNORECASE,
 )
 _ADDRESS = re.compile(r"://|www\.")
 _SLASHED = re.compile(r"([0-9]{1,2})[/.]([0-9]{1,2})[/.]([0-9]{4})")

@@ -22,8 +22,8 @@ _ESCAPED = re.compile(r"\\([\[\]])")
 _SPACES, _LINES = re.compile(r"[^\S\n]+"), re.compile(r" ?\n\s*")
 _WIDE = str.maketrans("\n：，；Ｑ０１２３４５６７８９", " :,;Q0123456789")
 
-DRESS = '["“”*_`]*'
-"""Quotes and emphasis that may stand around a label."""
+DRESS = '["“”*_`]{0,40}+'
+"""Quotes and emphasis that may stand around a label; bounded, since a search begins at each of them."""
 _DRESSED, _COLON = re.compile(DRESS), re.compile(rf"{DRESS} ?: ?")
 _CLOSES, _GOES_ON = re.compile(rf"{DRESS} ?[.,;]? ?\]"), re.compile(rf"{DRESS} ?[,;] ?")
 _QID, _MISSING = re.compile(r"(?:qid ?: ?)?(Q[1-9][0-9]*) ?[,;:] ?", re.IGNORECASE), re.compile(r"NA(?= ?[\],;])")

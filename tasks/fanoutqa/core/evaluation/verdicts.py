@@ -30,7 +30,7 @@ _LABELLED = re.compile(
     re.IGNORECASE,
 )
 _GRADE = re.compile(r"[\s(\[\"'“*_`]*(?P<grade>[A-F])[\s)\]\"'”*_`.]*", re.IGNORECASE)
-_DRESS = re.compile(r"^[\s*_`#>\-•]+|[\s*_`]+$")
+_DRESS = re.compile(r"^[\s*_`#>\-•]+|(?<![\s*_`])[\s*_`]+$")
 
 
 def read_grade(text: str) -> str | Unreadable:

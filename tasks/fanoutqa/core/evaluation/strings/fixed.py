@@ -26,7 +26,7 @@ from tasks.text.folded import has_words
 _SIGNS = frozenset("%‰°#&+")
 _OTHER_MARKS = str.maketrans("٫٬−", ".,-")
 """Arabic separators of decimals and thousands, the minus sign."""
-_GROUPED = re.compile(r"(?<!\d)(?<!\d[.,])\d{1,3}([,'’\u00a0\u2009\u202f])\d{3}(?:\1\d{3})*(?!\1?\d)")
+_GROUPED = re.compile(r"(?<!\d)(?<!\d[.,])\d{1,3}([,'’\u00a0\u2009\u202f])\d{3}(?:\1\d{3}){0,9}(?!\1?\d)")
 _OTHER_DIGIT = re.compile(r"(?![0-9])\d")
 _SIGNED_AMOUNT = re.compile(r"(?<!\w)-([$€£¥])(?=\d)")
 _MARK = re.compile(

@@ -1,0 +1,210 @@
+"""A key that a server repeats is in nothing that a client hands on: no reply, error, note, log or file, in no spelling."""
+
+import asyncio
+import json
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from support.batches.asking import PROMPT, jobs
+from support.secrets.spelled_keys import KEY, SPELLINGS, find_key
+from support.webs.loopback import Loopback, Seen
+
+from flows.commands.doctor import _reach_model
+from tasks.clients.batch_jobs.job_files import JobsPlace
+from tasks.clients.chat import Chat
+from tasks.clients.openai_server import OpenAiServer
+from tasks.clients.perplexity import Scorer
+from tasks.core.calls.chat import call_chat
+from tasks.core.calls.perplexity import call_perplexity
+from tasks.core.prompts import fill_in, read_prompt
+from tasks.errors import FactmillError
+from tasks.settings import Limits, Model
+
+ASKED = call_chat("m", "m", fill_in(read_prompt("test/p", PROMPT), name="Ada"))
+HALF = len(KEY) // 2
+
+
+def answer(status: int = 200, **body: Any) -> dict[str, Any]:
+    return {"status": status, "json": body}
+
+
+def complete(content: Any = "fine", **more: Any) -> dict[str, Any]:
+    message = {"role": "assistant", "content": content, **more}
+    return {"choices": [{"message": message, "finish_reason": "stop"}], "usage": {"prompt_tokens": 1}}
+
+
+def stream(*texts: str, ending: str = "stop") -> dict[str, Any]:
+    pieces = [{"choices": [{"delta": {"content": text}}]} for text in texts]
+    pieces[-1]["choices"][0]["finish_reason"] = ending or None  # type: ignore[index]
+    return {"text": "".join(f"data: {json.dumps(piece)}\n\n" for piece in pieces), "type": "text/event-stream"}
+
+
+def message(*texts: str) -> dict[str, Any]:
+    blocks = [{"type": "text", "text": text} for text in texts]
+    return {"id": "x", "type": "message", "content": blocks, "stop_reason": "end_turn", "usage": {"input_tokens": 1}}
+
+
+CALLED = [{"id": "KEY", "type": "function", "function": {"name": "look", "arguments": '{"at": "KEY"}'}}]
+ANSWERS: dict[str, dict[str, Any]] = {
+    "text of a reply": answer(**complete("my key is KEY.")),
+    "other fields of a reply": answer(**complete(reasoning_content="KEY"), id="KEY", system_fingerprint="KEY"),
+    "names in a reply": answer(**complete(), KEY=1, error={"KEY": "KEY"}),
+    "arguments of a call": answer(**complete(tool_calls=CALLED)),
+    "refusal": answer(**complete(None, refusal="not with KEY")),
+    "stream": stream("my key is ", "KEY", "."),
+    "stream that ends early": stream("my key is KEY", ending=""),
+    "event that is no JSON": {"text": 'data: {"KEY": "KEY"\n\n', "type": "text/event-stream"},
+    "reply that is no JSON": {"text": '{"choices": "KEY"'},
+    "error 400": answer(400, error={"message": "bad key KEY", "code": "KEY"}),
+    "error 401": answer(401, error={"message": "Incorrect API key provided: KEY. See the console."}),
+    "error 402": answer(402, error={"message": "KEY has no credit"}),
+    "error 429": answer(429, error={"message": "KEY: too many requests"}),
+    "error 500 in HTML": {"status": 500, "text": "<p title='KEY'>KEY failed</p>"},
+    "headers": {**answer(400, error={"message": "no"}), "headers": {"X-Echo": "KEY", "Retry-After": "KEY"}},
+    "redirect to another host": {"status": 307, "headers": {"Location": "http://elsewhere.invalid/KEY?key=KEY"}},
+    "redirect within the host": {"status": 307, "headers": {"Location": "/v1/KEY?key=KEY#KEY"}},
+}
+"""Place → what a server answers; `KEY` stands for a spelling of the key."""
+
+
+def spell(template: dict[str, Any], spelling: str) -> dict[str, Any]:
+    """Return an answer with a spelling in the places of `KEY`; what a header holds is on one line and without escapes."""
+    body = json.dumps(template["json"]) if "json" in template else template.get("text", "")
+    if template.get("type") == "text/event-stream" or "json" in template or body.startswith("{"):
+        text = body.replace('\\"KEY\\"', '\\"' + spelling.replace("\\", "\\\\") + '\\"').replace("KEY", spelling)
+    else:
+        text = body.replace("KEY", spelling)
+    headers = {
+        name: value.replace("KEY", spelling.encode("ascii", "replace").decode())
+        for name, value in template.get("headers", {}).items()
+    }
+    return {"type": "application/json", **template, "bytes": text.encode(), "headers": headers}
+
+
+def model(server: Loopback, **changed: Any) -> Model:
+    limits = Limits(parallel=1, timeout_s=20, attempts=2, backoff_s=0.001)
+    return Model.model_validate({"kind": "openai", "name": "m", "url": f"{server.url}/v1", "limits": limits} | changed)
+
+
+def ask_chat(server: Loopback, handed: list[str], **changed: Any) -> None:
+    chat = Chat("m", model(server, **changed), lambda: KEY, "tests")
+    chat.send([ASKED], lambda _, reply: handed.append(str(reply)))
+    handed.extend(chat.notes())
+
+
+def ask_anthropic(server: Loopback, handed: list[str]) -> None:
+    ask_chat(server, handed, kind="anthropic", url=server.url)
+
+
+def ask_scorer(server: Loopback, handed: list[str]) -> None:
+    scorer = Scorer("m", model(server), lambda: KEY, "tests")
+    scorer.send([call_perplexity("m", "a b")], lambda _, reply: handed.append(str(reply)))
+
+
+def look(server: Loopback, handed: list[str]) -> None:
+    handed.append(asyncio.run(_reach_model(OpenAiServer(model(server), lambda: KEY, "tests"))))
+
+
+KINDS: dict[str, Callable[[Loopback, list[str]], None]] = {
+    "chat": ask_chat,
+    "anthropic": ask_anthropic,
+    "scorer": ask_scorer,
+    "doctor": look,
+}
+
+
+def gather(ask: Callable[[], None], handed: list[str], caplog: Any, capsys: Any) -> str:
+    """Return all that comes of asking: what is handed on, said, logged and raised."""
+    caplog.set_level(logging.DEBUG)
+    try:
+        ask()
+    except FactmillError as error:
+        handed.append(str(error))
+    printed = capsys.readouterr()
+    return "\n".join([*handed, caplog.text, printed.out, printed.err])
+
+
+@pytest.mark.parametrize(
+    ("kind", "place"),
+    [("chat", place) for place in ANSWERS]
+    + [(kind, place) for kind in ("anthropic", "scorer", "doctor") for place in ("refusal", "error 401", "headers")],
+)
+def test_a_repeated_key_is_in_nothing_that_is_handed_on(place, kind, server, caplog, capsys):
+    shown = {}
+    for name, spelling in SPELLINGS.items():
+        told, handed = spell(ANSWERS[place], spelling), list[str]()
+        server.handle = lambda _, told=told: told  # type: ignore[misc]
+        caplog.clear()
+        text = gather(lambda handed=handed: KINDS[kind](server, handed), handed, caplog, capsys)  # type: ignore[misc]
+        assert text.strip() and server.seen, "nothing was asked"
+        if found := find_key(text):
+            shown[name] = found
+    assert shown == {}
+
+
+def test_a_key_in_pieces_is_scrubbed_once_they_are_joined(server, caplog, capsys):
+    for ask, told in (
+        (ask_chat, stream(f"it is {KEY[:HALF]}", f"{KEY[HALF:]}.")),
+        (ask_chat, stream(*f"it is {KEY}.")),
+        (ask_chat, stream(f"it is {KEY[:HALF]}", f"{KEY[HALF:]}.", ending="")),
+        (ask_chat, answer(**complete([{"type": "text", "text": KEY[:HALF]}, {"type": "text", "text": KEY[HALF:]}]))),
+        (ask_anthropic, answer(**message(f"it is {KEY[:HALF]}", f"{KEY[HALF:]}."))),
+    ):
+        handed: list[str] = []
+        server.script(told)
+        assert find_key(gather(lambda: ask(server, handed), handed, caplog, capsys)) == ""  # noqa: B023
+        assert handed
+
+
+LINES: dict[str, Any] = {
+    "answer": {"response": {"status_code": 200, "body": complete("my key is KEY.")}},
+    "refused line": {"response": {"status_code": 400, "body": {"error": {"message": "bad key KEY"}}}},
+    "body as text": {"response": {"status_code": 400, "body": "bad key KEY"}},
+    "error in place of an answer": {"error": {"code": "KEY", "message": "KEY"}},
+    "error as text": {"error": "KEY"},
+}
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16"])
+@pytest.mark.parametrize("place", LINES)
+def test_a_key_in_a_file_of_a_batch_job_is_scrubbed(place, encoding, server, tmp_path, caplog, capsys):
+    shown = {}
+    for number, (name, spelling) in enumerate(SPELLINGS.items()):
+        uploaded: list[bytes] = []
+
+        def handle(seen: Seen, spelling: str = spelling, uploaded: list[bytes] = uploaded) -> dict[str, Any]:
+            if seen.path.endswith(("/files", "/batches")) and seen.method == "GET":
+                return answer(data=[])
+            if seen.path.endswith("/files"):
+                uploaded.append(seen.body)
+                return answer(id="file-1")
+            if seen.path.endswith("/content"):
+                custom_id = json.loads(next(line for line in uploaded[-1].split(b"\r\n") if line[:1] == b"{"))[
+                    "custom_id"
+                ]
+                line = json.dumps({"custom_id": custom_id, **LINES[place]}).replace("KEY", spelling)
+                return {"bytes": f"{line}\n".encode(encoding)}
+            if "/files/" in seen.path:
+                return {"json": {"id": "file-1", "status": "processed"}}
+            done = {"status": "completed", "output_file_id": "file-2", "request_counts": {"completed": 1, "total": 1}}
+            return {"json": {"id": "batch-1", **done}}
+
+        server.handle = handle
+        settings = model(server, mode="batch", jobs=jobs(), limits=Limits(attempts=1, backoff_s=0.001))
+        folder = tmp_path / str(number)
+        chat = Chat("m", settings, lambda: KEY, "tests", JobsPlace(folder, "run", tmp_path / "w.duckdb"))
+        handed: list[str] = []
+        caplog.clear()
+        text = gather(
+            lambda chat=chat, handed=handed: chat.send([ASKED], lambda _, reply: handed.append(str(reply))),  # type: ignore[misc]
+            handed,
+            caplog,
+            capsys,
+        )
+        assert handed and uploaded
+        kept = "".join(path.read_text("utf-8") for path in folder.rglob("*") if path.is_file())
+        if found := find_key(text + kept):
+            shown[name] = found
+    assert shown == {}
