@@ -19,6 +19,7 @@ FactmillError
 │   ├── WarehouseTooNew       a newer factmill wrote it
 │   └── UnknownBuild          no build of that name
 ├── GraphError                a local graph is missing, damaged or half-loaded
+├── ResourcesExhausted        the system gives no more memory, threads or processes
 ├── OutputError               a file of results cannot be written
 └── ServiceError              an outside service cannot be used at all
     ├── ServiceUnreachable    no answer after all attempts
@@ -128,6 +129,10 @@ class GraphError(FactmillError):
 
 class GateClosed(FactmillError):
     """A build is not released by itself: it does not hold to what was asked of it."""
+
+
+class ResourcesExhausted(FactmillError):
+    """The system gives no more memory, threads or processes."""
 
 
 class OutputError(FactmillError):

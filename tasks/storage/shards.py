@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 from tasks.core.fingerprints import digest_bytes
 from tasks.core.receipts import Receipt
 from tasks.errors import ShardError
+from tasks.memory import find_shortage
 
 REJECTS = pa.schema([("id", pa.string()), ("reason", pa.string()), ("detail", pa.string()), ("row", pa.string())])
 MERGED = pa.schema([("id", pa.string()), ("into_id", pa.string())])
@@ -70,6 +71,8 @@ def read_shard(shard: str, kind: str) -> pa.Table:
         with pq.ParquetFile(f"{shard}.{kind}.parquet") as file:
             return file.read(use_threads=False)
     except (OSError, pa.ArrowException) as error:
+        if find_shortage(error):  # the file may be whole
+            raise
         raise ShardError(f"cannot read {shard}.{kind}.parquet: {error}; remove the folder and build again") from error
 
 

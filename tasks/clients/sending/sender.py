@@ -29,7 +29,8 @@ from tasks.clients.sending.budget import Account, TightError, find_account
 from tasks.clients.sending.group_size import GroupSize, Piece
 from tasks.clients.sending.limiter import LONGEST_PAUSE_S, SHORT_PAUSE_S, Limiter, PauseError, wait_for_event
 from tasks.core.calls.call import Reply
-from tasks.errors import AccountBlocked, BudgetReached, ServiceError, ServiceUnreachable
+from tasks.errors import AccountBlocked, BudgetReached, ResourcesExhausted, ServiceError, ServiceUnreachable
+from tasks.memory import find_shortage
 from tasks.settings import Limits
 
 Item = TypeVar("Item")
@@ -365,6 +366,31 @@ def _background_loop() -> asyncio.AbstractEventLoop:
     with _starting:
         if not _loops:
             loop = asyncio.new_event_loop()
-            threading.Thread(target=loop.run_forever, name="factmill-sending", daemon=True).start()
+            threading.Thread(target=_run_loop, args=(loop,), name="factmill-sending", daemon=True).start()
             _loops.append(loop)
         return _loops[0]
+
+
+def _run_loop(loop: asyncio.AbstractEventLoop) -> None:
+    """Run the loop until memory or threads run out in it: every `send` then ends with ResourcesExhausted, since asyncio only logs
+    a callback that it loses to that, and what waits for the callback would wait forever."""
+    short: list[str] = []
+
+    def handle(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        error = context.get("exception")
+        if error and (found := find_shortage(error)):
+            short.append(found)
+            loop.stop()
+        else:
+            loop.default_exception_handler(context)
+
+    loop.set_exception_handler(handle)
+    try:
+        loop.run_forever()
+    except MemoryError as error:
+        short.append(find_shortage(error))
+    with _starting:
+        _loops.remove(loop)
+        left = [future for future in _under_way if not future.done()]
+    for future in left:
+        future.set_exception(ResourcesExhausted(short[0]))
