@@ -25,8 +25,8 @@ def main() -> NoReturn:
     """Run the command."""
     _open_streams()
     settle_memory()
-    catch_signals()
     try:
+        catch_signals()
         from flows.cli.main import main as run
 
         run()

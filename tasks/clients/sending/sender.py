@@ -209,7 +209,7 @@ class Sender:
                         self._give_up(job, piece, Retry(f"asked_to_wait: {error}"))
                     else:
                         job.trim(piece)
-                        under_way.create_task(self._try_once(job, piece, account))
+                        under_way.create_task(self._try_or_stop_loop(job, piece, account))
         except BaseExceptionGroup as group:
             raise group.exceptions[0] from None
         if job.stopped is not None:
@@ -221,6 +221,14 @@ class Sender:
             account.budget.check_time()
         except BudgetReached as reached:
             job.stop(reached)
+
+    async def _try_or_stop_loop(self, job: _Job[Any], piece: Piece[Any], account: Account) -> None:
+        try:
+            await self._try_once(job, piece, account)
+        except Exception as error:
+            if find_shortage(error):  # which may have kept asyncio from waking up what waits for this
+                asyncio.get_running_loop().call_exception_handler({"message": str(error), "exception": error})
+            raise
 
     async def _try_once(self, job: _Job[Any], piece: Piece[Any], account: Account) -> None:
         timeout_s = self._timeouts_s[min(piece.tries, len(self._timeouts_s) - 1)]
@@ -381,7 +389,7 @@ def _run_loop(loop: asyncio.AbstractEventLoop) -> None:
         if error and (found := find_shortage(error)):
             short.append(found)
             loop.stop()
-        else:
+        elif not short:
             loop.default_exception_handler(context)
 
     loop.set_exception_handler(handle)
