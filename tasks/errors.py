@@ -28,6 +28,7 @@ FactmillError
     └── WorldError            the embedded world does not start or its files are wrong
 """
 
+from collections.abc import Iterator
 from typing import Any
 
 
@@ -163,3 +164,14 @@ class PrefectLost(ServiceUnreachable):
 
 class WorldError(ServiceError):
     """The embedded world does not start, or its files are wrong."""
+
+
+def iterate_causes(error: BaseException) -> Iterator[BaseException]:
+    """Yield an error, what it comes of, and what it was raised in the handling of, each once; those of groups too."""
+    left, seen = [error], set[int]()
+    while left:
+        each = left.pop()
+        if id(each) not in seen:
+            seen.add(id(each))
+            yield each
+            left += filter(None, (each.__cause__, each.__context__, *getattr(each, "exceptions", ())))

@@ -6,7 +6,7 @@ import errno
 import gc
 import os
 
-from tasks.errors import ResourcesExhausted, WorldError
+from tasks.errors import ResourcesExhausted, WorldError, iterate_causes
 
 COLLECT_AFTER = (50_000, 20, 100)
 """Objects made until the collector looks for cycles (Python's own: 700), and young for old looks. Rows, calls and replies
@@ -41,12 +41,7 @@ def give_back_memory() -> None:
 
 def find_shortage(error: BaseException) -> str:
     """Return what the system has no more of, where that is behind an error, and what to do; empty for any other error."""
-    behind, seen = [error], set[int]()
-    while behind:
-        each = behind.pop()
-        if id(each) in seen:
-            continue
-        seen.add(id(each))
+    for each in iterate_causes(error):
         if isinstance(each, ResourcesExhausted):
             return str(each)
         text = f"{type(each).__name__}: {each}".rstrip(": ")
@@ -64,5 +59,4 @@ def find_shortage(error: BaseException) -> str:
                 f"the system starts no more threads and processes ({text}): raise their limit (`ulimit -u`, a container's "
                 "pids), end other programs, or lower --concurrency; what was done is kept, the same command goes on from here"
             )
-        behind += filter(None, (each.__cause__, each.__context__, *getattr(each, "exceptions", ())))
     return ""

@@ -15,6 +15,7 @@ import heapq
 import itertools
 import logging
 import random
+import ssl
 import threading
 import time
 from collections import deque
@@ -29,7 +30,14 @@ from tasks.clients.sending.budget import Account, TightError, find_account
 from tasks.clients.sending.group_size import GroupSize, Piece
 from tasks.clients.sending.limiter import LONGEST_PAUSE_S, SHORT_PAUSE_S, Limiter, PauseError, wait_for_event
 from tasks.core.calls.call import Reply
-from tasks.errors import AccountBlocked, BudgetReached, ResourcesExhausted, ServiceError, ServiceUnreachable
+from tasks.errors import (
+    AccountBlocked,
+    BudgetReached,
+    ResourcesExhausted,
+    ServiceError,
+    ServiceUnreachable,
+    iterate_causes,
+)
 from tasks.memory import find_shortage
 from tasks.settings import Limits
 
@@ -42,6 +50,16 @@ _MOST_LOST = {False: 10, True: 100}
 """Requests in a row without a useful answer that stop a run: for trouble of the service, and of single requests, which may be
 all that is left at the end of a run."""
 _OVERLOAD = frozenset({"http_429", "http_503", "http_504", "timeout", "maxlag", "ratelimited", "provider_busy"})
+_NO_TLS = frozenset(
+    {
+        "NO_PROTOCOLS_AVAILABLE",
+        "RECORD_LAYER_FAILURE",
+        "TLSV1_ALERT_PROTOCOL_VERSION",
+        "UNSUPPORTED_PROTOCOL",
+        "WRONG_VERSION_NUMBER",
+    }
+)
+"""OpenSSL's reasons that say that a server speaks an older TLS, or none."""
 _log = logging.getLogger(__name__)
 
 
@@ -245,6 +263,8 @@ class Sender:
         except TimeoutError:
             self._try_again(job, piece, Retry(f"timeout: no answer within {timeout_s:g} s", split=True))
         except Retry as trouble:
+            if fault := _find_tls_fault(trouble):
+                raise ServiceUnreachable(f"{self._name}: no secure connection: {fault}") from trouble
             self._try_again(job, piece, trouble)
         else:
             self._was_answered = True
@@ -296,6 +316,20 @@ class Sender:
             return trouble.retry_after_s * self._random.uniform(1.0, 1.1)
         backoff_s: float = self._limits.backoff_s * 2**tries * self._random.uniform(0.5, 1.5)
         return min(_LONGEST_BACKOFF_S, backoff_s)
+
+
+def _find_tls_fault(trouble: Retry) -> str:
+    """Return why no further try brings about a secure connection, and what to do; empty for any other trouble."""
+    for each in iterate_causes(trouble):
+        if isinstance(each, ssl.SSLCertVerificationError):
+            return (
+                f"the server's certificate is not accepted ({each.verify_message.rstrip('.')}): the service has to mend it, or the "
+                "address or this machine's clock is wrong; where an authority of your own signs, name its file (PEM) in "
+                "REQUESTS_CA_BUNDLE and SSL_CERT_FILE"
+            )
+        if isinstance(each, ssl.SSLError) and each.reason in _NO_TLS:
+            return f"the server speaks no TLS that this machine accepts ({each.reason}): check whether the address is https"
+    return ""
 
 
 def hand_over(
