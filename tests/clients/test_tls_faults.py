@@ -31,11 +31,11 @@ PROMPT = read_prompt(
     "test/p", b'+++\nrole = "author"\ninputs = []\ntemperature = 0\nmax_tokens = 9\n+++\n# user\nWho?\n'
 )
 FAULTS = {
-    "expired": "certificate has expired",
-    "other host": "Hostname mismatch",
-    "unknown authority": "unable to get local issuer certificate",
-    "no TLS": r"speaks no TLS that this machine accepts \((WRONG_VERSION_NUMBER|RECORD_LAYER_FAILURE)\)",
-    "old TLS": r"speaks no TLS that this machine accepts \(TLSV1_ALERT_PROTOCOL_VERSION\)",
+    "expired": "certificate has expired.*REQUESTS_CA_BUNDLE",
+    "other host": "Hostname mismatch.*REQUESTS_CA_BUNDLE",
+    "unknown authority": "unable to get local issuer certificate.*REQUESTS_CA_BUNDLE",
+    "no TLS": "(WRONG_VERSION_NUMBER|RECORD_LAYER_FAILURE).*speaks no TLS",
+    "old TLS": "ALERT_PROTOCOL_VERSION.*speaks no TLS",
 }
 
 

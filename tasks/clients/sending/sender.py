@@ -263,8 +263,9 @@ class Sender:
         except TimeoutError:
             self._try_again(job, piece, Retry(f"timeout: no answer within {timeout_s:g} s", split=True))
         except Retry as trouble:
-            if fault := _find_tls_fault(trouble):
-                raise ServiceUnreachable(f"{self._name}: no secure connection: {fault}") from trouble
+            if advice := _find_tls_advice(trouble):
+                told = str(trouble).removeprefix("unreachable: ")
+                raise ServiceUnreachable(f"{self._name}: no secure connection: {told}. {advice}") from trouble
             self._try_again(job, piece, trouble)
         else:
             self._was_answered = True
@@ -318,17 +319,16 @@ class Sender:
         return min(_LONGEST_BACKOFF_S, backoff_s)
 
 
-def _find_tls_fault(trouble: Retry) -> str:
-    """Return why no further try brings about a secure connection, and what to do; empty for any other trouble."""
+def _find_tls_advice(trouble: Retry) -> str:
+    """Return what to do about a connection that no further try makes secure; empty for any other trouble."""
     for each in iterate_causes(trouble):
         if isinstance(each, ssl.SSLCertVerificationError):
             return (
-                f"the server's certificate is not accepted ({each.verify_message.rstrip('.')}): the service has to mend it, or the "
-                "address or this machine's clock is wrong; where an authority of your own signs, name its file (PEM) in "
-                "REQUESTS_CA_BUNDLE and SSL_CERT_FILE"
+                "The server's certificate is not accepted: the service has to mend it, or the address or this machine's clock is "
+                "wrong; where an authority of your own signs, name its file (PEM) in REQUESTS_CA_BUNDLE and SSL_CERT_FILE"
             )
         if isinstance(each, ssl.SSLError) and each.reason in _NO_TLS:
-            return f"the server speaks no TLS that this machine accepts ({each.reason}): check whether the address is https"
+            return "The server speaks no TLS that this machine accepts: check whether the address is one for https"
     return ""
 
 
