@@ -147,5 +147,8 @@ def _leave_quickly() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
 
 
-def _end() -> NoReturn:
-    os._exit(128 + signal.SIGTERM)
+def _end(short: str) -> NoReturn:
+    if short:
+        sys.stderr.write(f"factmill: {short}\n")
+        sys.stderr.flush()
+    os._exit(1 if short else 128 + signal.SIGTERM)

@@ -19,6 +19,7 @@ FactmillError
 │   ├── WarehouseTooNew       a newer factmill wrote it
 │   └── UnknownBuild          no build of that name
 ├── GraphError                a local graph is missing, damaged or half-loaded
+├── ResourcesExhausted        the system gives no more memory, threads or processes
 ├── OutputError               a file of results cannot be written
 └── ServiceError              an outside service cannot be used at all
     ├── ServiceUnreachable    no answer after all attempts
@@ -27,6 +28,7 @@ FactmillError
     └── WorldError            the embedded world does not start or its files are wrong
 """
 
+from collections.abc import Iterator
 from typing import Any
 
 
@@ -130,6 +132,10 @@ class GateClosed(FactmillError):
     """A build is not released by itself: it does not hold to what was asked of it."""
 
 
+class ResourcesExhausted(FactmillError):
+    """The system gives no more memory, threads or processes."""
+
+
 class OutputError(FactmillError):
     """A file of results cannot be written."""
 
@@ -158,3 +164,14 @@ class PrefectLost(ServiceUnreachable):
 
 class WorldError(ServiceError):
     """The embedded world does not start, or its files are wrong."""
+
+
+def iterate_causes(error: BaseException) -> Iterator[BaseException]:
+    """Yield an error, what it comes of, and what it was raised in the handling of, each once; those of groups too."""
+    left, seen = [error], set[int]()
+    while left:
+        each = left.pop()
+        if id(each) not in seen:
+            seen.add(id(each))
+            yield each
+            left += filter(None, (each.__cause__, each.__context__, *getattr(each, "exceptions", ())))

@@ -11,6 +11,7 @@ so each child belongs to a thread that lives as long as it does.
 import atexit
 import ctypes
 import fcntl
+import logging
 import os
 import signal
 import socket
@@ -27,6 +28,7 @@ from queue import SimpleQueue
 from typing import NoReturn
 
 from tasks.errors import SettingsError
+from tasks.memory import find_shortage
 
 HOST = "127.0.0.1"
 _STOP_TIMEOUT_S = 5.0
@@ -44,14 +46,48 @@ STOP_GRACE_S = 4.0
 """Seconds that threads which compute are waited for when a process is stopped."""
 
 _children: list["subprocess.Popen[bytes]"] = []
-_own: list[tuple[Callable[[], NoReturn], float]] = []
+_own: list[tuple[Callable[[str], NoReturn], float]] = []
 """How this process ends at once, and after how many seconds, where it is one that may be ended: not a test's, not a
 notebook's."""
+_asked_to_end: SimpleQueue[str] = SimpleQueue()
 
 
-def own_process(end: Callable[[], NoReturn], grace_s: float = STOP_GRACE_S) -> None:
-    """Let `end_soon` end this process, which does nothing but run the command or a flow; `end` does so at once."""
+def own_process(end: Callable[[str], NoReturn], grace_s: float = STOP_GRACE_S) -> None:
+    """Let `end_soon` end this process, which does nothing but run the command or a flow.
+
+    `end` ends it at once: it is given what the system has no more of, or an empty text for a stop. A thread that dies of
+    such a shortage, or a callback of asyncio's that is lost to it, ends the process too: others would wait for it forever.
+    """
+    if not _own:
+        # it starts now, since a system that has no more threads is one of the reasons to end
+        threading.Thread(target=_await_end, name="factmill-ending", daemon=True).start()
+        threading.excepthook = _end_where_thread_died
+        for name in ("asyncio", "concurrent.futures"):
+            logging.getLogger(name).addFilter(_end_where_lost)
     _own[:] = [(end, grace_s)]
+
+
+def _await_end() -> NoReturn:
+    why = _asked_to_end.get()
+    end, grace_s = _own[0]
+    time.sleep(grace_s)
+    end(why)
+
+
+def _end_where_thread_died(died: threading.ExceptHookArgs) -> None:
+    if died.exc_value and (short := find_shortage(died.exc_value)):
+        end_soon(short)
+    else:
+        threading.__excepthook__(died)
+
+
+def _end_where_lost(record: logging.LogRecord) -> bool:
+    """Return whether a library's message is logged: it is not where it says that a callback was lost to a shortage."""
+    error = record.exc_info[1] if record.exc_info else None
+    short = find_shortage(error) if error else ""
+    if short:
+        end_soon(short)
+    return not short
 
 
 def require_temporary_folder() -> Path:
@@ -75,15 +111,14 @@ def die_with_parent(parent: int | None = None) -> None:
         os.kill(os.getpid(), signal.SIGTERM)
 
 
-def end_soon() -> None:
+def end_soon(short: str = "") -> None:
     """End this process in a few seconds, whatever its threads still compute, if it is one that may be ended.
 
-    Replies and finished batches are kept as they come, so an end in the middle of anything loses nothing.
+    `short`: what the system has no more of; empty for a stop. Replies and finished batches are kept as they come, so an
+    end in the middle of anything loses nothing.
     """
-    for end, grace_s in _own:
-        last = threading.Timer(grace_s, end)
-        last.daemon = True
-        last.start()
+    if _own:
+        _asked_to_end.put(short)
 
 
 def stop_again() -> NoReturn:
@@ -162,7 +197,7 @@ def start_child(
     """
     if sys.platform == "linux":
         command = [sys.executable, "-I", "-S", "-c", _DIE_WITH_PARENT, str(os.getpid()), *command]
-    started: SimpleQueue[subprocess.Popen[bytes] | OSError] = SimpleQueue()
+    started: SimpleQueue[subprocess.Popen[bytes] | Exception] = SimpleQueue()
 
     def keep() -> None:
         try:
@@ -176,7 +211,7 @@ def start_child(
                     env=env,
                     umask=umask,
                 )
-        except OSError as error:
+        except Exception as error:  # noqa: BLE001 - raised in the thread that waits
             started.put(error)
             return
         started.put(process)
@@ -184,7 +219,7 @@ def start_child(
 
     threading.Thread(target=keep, name=f"keeper of {Path(command[0]).name}", daemon=True).start()
     process = started.get()
-    if isinstance(process, OSError):
+    if isinstance(process, Exception):
         raise process
     _children.append(process)
     return process

@@ -23,6 +23,40 @@ with one_at_a_time(Path(sys.argv[1]), print):
     sys.stdin.read()
 """
 
+_SHORT = """
+import logging, os, sys, threading, time
+from tasks import processes
+
+def end(why):
+    print(why, flush=True)
+    os._exit(5)
+
+def lose():
+    {lost}
+
+processes.own_process(end, 0.0)
+threading.Thread(target=lose).start()
+threading.Event().wait()
+"""
+
+
+@pytest.mark.parametrize(
+    ("lost", "told"),
+    [
+        ("raise MemoryError", "no more memory (MemoryError)"),
+        ('raise RuntimeError("can\'t start new thread")', "no more threads and processes (RuntimeError: can't start"),
+        ("logging.getLogger('asyncio').error('lost', exc_info=MemoryError())", "no more memory (MemoryError)"),
+        ("processes.end_soon()", ""),
+    ],
+    ids=["memory", "threads", "asyncio", "stop"],
+)
+def test_a_process_ends_when_a_thread_dies_of_a_shortage(lost: str, told: str) -> None:
+    ran = subprocess.run(
+        [sys.executable, "-c", _SHORT.format(lost=lost)], check=False, capture_output=True, text=True, timeout=60
+    )
+    assert (ran.returncode, ran.stderr) == (5, "")
+    assert told in ran.stdout
+
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the kernel tells of a parent's death on Linux alone")
 @pytest.mark.parametrize(("parent", "end"), [(os.getpid(), 0), (2**22 + 1, -signal.SIGTERM)], ids=["there", "gone"])
@@ -61,3 +95,12 @@ def test_who_only_looks_at_a_lock_keeps_nobody_from_it(tmp_path: Path, monkeypat
         assert not processes.lock_now(wants.fileno())
         monkeypatch.setattr(time, "sleep", lambda _: fcntl.flock(looks, fcntl.LOCK_UN))
         assert processes.lock_now(wants.fileno())
+
+
+def test_a_child_that_cannot_be_started_is_missed_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def start(*_: object, **__: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(subprocess, "Popen", start)
+    with pytest.raises(MemoryError):
+        processes.start_child(["true"], tmp_path / "log")

@@ -10,7 +10,7 @@ import sys
 from types import FrameType
 from typing import NoReturn
 
-from tasks.memory import settle_memory
+from tasks.memory import find_shortage, settle_memory
 from tasks.processes import end_soon, own_process
 
 INTERRUPTED, TERMINATED = 128 + signal.SIGINT, 128 + signal.SIGTERM
@@ -25,13 +25,17 @@ def main() -> NoReturn:
     """Run the command."""
     _open_streams()
     settle_memory()
-    catch_signals()
     try:
+        catch_signals()
         from flows.cli.main import main as run
 
         run()
-    except BaseException:  # what is interrupted while it is imported may end with any error; any other is raised on
+    except (
+        BaseException
+    ) as error:  # what is interrupted while it is imported may end with any error; any other is raised on
         if not _stops:
+            if short := find_shortage(error):
+                end(1, short)
             raise
     end(_stops[0])
 
@@ -48,7 +52,7 @@ def _open_streams() -> None:
 
 def catch_signals() -> None:
     """Let Ctrl-C raise KeyboardInterrupt, SIGTERM and SIGHUP SystemExit; a second one, or four seconds, end the process."""
-    own_process(lambda: end(find_stop() or TERMINATED))
+    own_process(lambda short: end(1 if short else find_stop() or TERMINATED, short))
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, _stop)
@@ -59,17 +63,18 @@ def find_stop() -> int | None:
     return _stops[0] if _stops else None
 
 
-def tell_stop() -> None:
-    """Say, once, that the command was stopped and how it goes on."""
+def tell_stop(why: str = "stopped; what was done is kept, the same command goes on from here") -> None:
+    """Say, once, why the command ends before it is done, and how it goes on."""
     if not _told:
         _told.append(True)
-        sys.stderr.write("\nfactmill: stopped; what was done is kept, the same command goes on from here\n")
+        sys.stderr.write(f"\nfactmill: {why}\n")
         sys.stderr.flush()
 
 
-def end(code: int) -> NoReturn:
-    """Say that the command was stopped, and end the process at once; children end with it."""
-    tell_stop()
+def end(code: int, short: str = "") -> NoReturn:
+    """Say that the command was stopped, or what the system has no more of, and end the process at once; children end with
+    it."""
+    tell_stop(*filter(None, [short]))
     os._exit(code)
 
 

@@ -9,6 +9,7 @@ import errno
 import os
 import sys
 import traceback
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, NoReturn
@@ -49,7 +50,9 @@ from flows.cli.validate import validate_app
 from tasks import progress
 from tasks.core.rows import MOST
 from tasks.errors import FactmillError, UsageError
+from tasks.memory import find_shortage
 from tasks.options import RunOptions, warehouse_of
+from tasks.processes import end_soon
 from tasks.text.whole import clean, shorten_middle, whole_text
 
 app = typer.Typer(
@@ -132,29 +135,42 @@ def _run_command() -> int:
         _check_arguments(sys.argv[1:])
         app(standalone_mode=True)
     except FactmillError as error:
-        sys.stderr.write(f"factmill: {clean(shorten_middle(str(error), _LONGEST_MESSAGE))}\n")
+        if short := find_shortage(error):
+            _end_short(short)
+        else:
+            sys.stderr.write(f"factmill: {clean(shorten_middle(str(error), _LONGEST_MESSAGE))}\n")
         code = error.exit_code
     except BrokenPipeError:
         code = 1
-    except OSError as error:
-        if error.filename is None and error.errno != errno.ENOSPC:
-            traceback.print_exc()
-        else:
-            told = f"cannot read or write {error.filename}: {error.strerror}" if error.filename else f"{error.strerror}"
-            if error.errno == errno.ENOSPC:
-                told += "; make room (`factmill gc` says what can go) and run the same command again"
-            sys.stderr.write(f"factmill: {clean(told)}\n")
-        code = 1
     except SystemExit as stop:
         code = stop.code if isinstance(stop.code, int) else int(stop.code is not None)
-    except Exception:  # noqa: BLE001 - a fault of ours: the whole traceback, and the exit code of a failure
-        if not find_stop():  # what an interrupted library makes of a stop is no fault
-            traceback.print_exc()
+    except Exception as error:  # noqa: BLE001 - a fault of ours, or of the system
+        _tell_fault(error)
         code = 1
     if code == INTERRUPTED or find_stop():
         tell_stop()
         code = find_stop() or INTERRUPTED
     return code
+
+
+def _tell_fault(error: Exception) -> None:
+    """Say what the system refuses, in a line; a fault of ours is told with its whole traceback."""
+    if short := find_shortage(error):
+        _end_short(short)
+    elif isinstance(error, OSError) and (error.filename is not None or error.errno == errno.ENOSPC):
+        told = f"cannot read or write {error.filename}: {error.strerror}" if error.filename else f"{error.strerror}"
+        if error.errno == errno.ENOSPC:
+            told += "; make room (`factmill gc` says what can go) and run the same command again"
+        sys.stderr.write(f"factmill: {clean(told)}\n")
+    elif not find_stop():  # what an interrupted library makes of a stop is no fault
+        traceback.print_exc()
+
+
+def _end_short(short: str) -> None:
+    """Say what the system has no more of; what Prefect does at the end of a process may wait for a thread that never started."""
+    end_soon(short)
+    warnings.filterwarnings("ignore", "coroutine .* was never awaited", RuntimeWarning)
+    tell_stop(short)
 
 
 @app.command()

@@ -49,8 +49,15 @@ from tasks.engine.since.checking import settle_since
 from tasks.engine.since.contents import is_embedded, note_contents
 from tasks.engine.spending.bounds import Meter, compare, find_unknown_costs, tell_reached, tell_spent
 from tasks.engine.spending.pilot import draw_pilot
-from tasks.errors import BudgetReached, FactmillError, FunnelError, NothingPublished, RepliesAwaited
-from tasks.memory import give_back_memory
+from tasks.errors import (
+    BudgetReached,
+    FactmillError,
+    FunnelError,
+    NothingPublished,
+    RepliesAwaited,
+    ResourcesExhausted,
+)
+from tasks.memory import find_shortage, give_back_memory
 from tasks.options import BuildReport, RunOptions, warehouse_of
 from tasks.processes import end_soon
 from tasks.storage.builds import describe_caution, describe_tables, list_spoilt_calls, merge_stage, publish
@@ -371,7 +378,10 @@ def open_build(benchmark: Benchmark, inputs: Locked[Inputs], options: RunOptions
         raise RepliesAwaited(run.services.files.publish()) from None
     except FactmillError:
         raise
-    except Exception:  # a fault of ours stands in the run's log too, and is raised on
+    except Exception as error:  # a fault of ours stands in the run's log too, and is raised on
+        if short := find_shortage(error):
+            end_soon(short)
+            raise ResourcesExhausted(short) from error
         progress.log(traceback.format_exc(), "error")
         raise
     finally:
@@ -393,15 +403,16 @@ def _name_run(parameters: Mapping[str, Any]) -> str:
 
 @contextmanager
 def _interrupting() -> Iterator[None]:
-    """Break off what is being sent when the flow is stopped: the threads of its batches never see a signal and would be
-    waited for."""
+    """Break off what is being sent when the flow is stopped, or the system has no more threads or memory: the threads of its
+    batches never see a signal and would be waited for."""
     try:
         yield
-    except Exception:  # no stop: raised on as it is
-        raise
-    except BaseException:  # Ctrl-C, SIGTERM, and Prefect's own for a run that is cancelled
-        interrupt_sending()
-        end_soon()
+    except BaseException as error:
+        short = find_shortage(error)
+        # else Ctrl-C, SIGTERM, and Prefect's own for a run that is cancelled
+        if short or not isinstance(error, Exception):
+            interrupt_sending()
+            end_soon(short)
         raise
 
 

@@ -16,6 +16,7 @@ from typing import Any
 from tasks.clients.batch_jobs.job_files import JobsPlace
 from tasks.clients.batch_jobs.request_files import RequestFiles
 from tasks.core.calls.call import Mode
+from tasks.core.fingerprints import digest_json
 from tasks.core.spending.forecasting import count_characters
 from tasks.engine.naming.identities import find_max_ages, find_oldest_moments
 from tasks.engine.services import Services
@@ -104,7 +105,8 @@ def read_run(folder: Path) -> dict[str, Any] | None:
         described = json.loads((folder / RUN).read_bytes())
     except (OSError, ValueError, RecursionError):
         return None
-    return described if isinstance(described, dict) and {"lock", "origin", "options"} <= described.keys() else None
+    is_whole = isinstance(described, dict) and {"lock", "origin", "options"} <= described.keys()
+    return described if is_whole and isinstance(described["options"], dict) else None
 
 
 def close_run(folder: str) -> None:
@@ -135,9 +137,10 @@ def describe_run(folder: Path, lock: Mapping[str, Any], origin: Mapping[str, Any
         "oldest": {service: at.isoformat() for service, at in find_oldest_moments(ages, now).items()},
         **told,
     }
-    described = {
+    described: dict[str, Any] = {
         "lock": lock,
         "origin": origin,
+        "settled": digest_json(settled),
         "options": {
             "world": options.absolute_world(),
             "graph": options.graph,
@@ -162,6 +165,10 @@ def _read_settled(folder: Path, told: Mapping[str, Any], now: datetime) -> dict[
     if described is None:
         return None
     before = described["options"]
+    if described.get("settled") != digest_json(
+        {name: before.get(name) for name in ("floor", "begun", "oldest", *told)}
+    ):
+        return None  # it is damaged, or of another factmill
     age_s = (now - datetime.fromisoformat(before["begun"])).total_seconds()
     goes_on = age_s <= max(min(told["max_ages"].values(), default=math.inf), _GOES_ON_S)
     if not goes_on or any(before.get(name) != each for name, each in told.items()):

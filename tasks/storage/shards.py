@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 from tasks.core.fingerprints import digest_bytes
 from tasks.core.receipts import Receipt
 from tasks.errors import ShardError
+from tasks.memory import find_shortage
 
 REJECTS = pa.schema([("id", pa.string()), ("reason", pa.string()), ("detail", pa.string()), ("row", pa.string())])
 MERGED = pa.schema([("id", pa.string()), ("into_id", pa.string())])
@@ -34,19 +35,33 @@ def write_shard(shard: Path, tables: dict[str, pa.Table]) -> str:
 
 
 def write_receipt(receipt: Receipt) -> None:
-    """Write the receipt, which makes the shard whole."""
-    _write_whole(Path(f"{receipt.shard}.receipt.json"), receipt.model_dump_json().encode())
+    """Write the receipt, which makes the shard whole: a digest of the shard's files and of the receipt, and the receipt."""
+    content = receipt.model_dump_json().encode()
+    _write_whole(
+        Path(f"{receipt.shard}.receipt.json"), b"%s %s" % (_digest_shard(Path(receipt.shard), content), content)
+    )
 
 
 def read_receipt(shard: Path) -> Receipt | None:
-    """Return a shard's receipt, or None when the shard is not whole or must be done again."""
+    """Return a shard's receipt, or None when the shard is not whole, any of its files is damaged, or it must be done again."""
     try:
-        receipt = Receipt.model_validate_json(shard.with_name(f"{shard.name}.receipt.json").read_bytes())
-        rows = shard.with_name(f"{shard.name}.rows.parquet").read_bytes()
+        digest, _, content = shard.with_name(f"{shard.name}.receipt.json").read_bytes().partition(b" ")
+        if digest != _digest_shard(shard, content):
+            return None
+        receipt = Receipt.model_validate_json(content)
     except (OSError, ValueError):
-        return None  # there is none, or it is torn
-    is_whole = receipt.shard == str(shard) and receipt.digest == digest_bytes(rows)
-    return receipt if is_whole and not receipt.unsettled else None
+        return None  # there is none, or it is that of another factmill
+    return receipt if receipt.shard == str(shard) and not receipt.unsettled else None
+
+
+def _digest_shard(shard: Path, receipt: bytes) -> bytes:
+    """Return the SHA-256, in hex, of a receipt and of the files that its shard has."""
+    digest = hashlib.sha256(receipt)
+    for kind in KINDS:
+        if has_kind(str(shard), kind):
+            with Path(f"{shard}.{kind}.parquet").open("rb") as file:
+                digest.update(kind.encode() + hashlib.file_digest(file, "sha256").digest())
+    return digest.hexdigest().encode()
 
 
 def read_range(files: Sequence[str], start: int, stop: int) -> pa.Table:
@@ -70,6 +85,8 @@ def read_shard(shard: str, kind: str) -> pa.Table:
         with pq.ParquetFile(f"{shard}.{kind}.parquet") as file:
             return file.read(use_threads=False)
     except (OSError, pa.ArrowException) as error:
+        if find_shortage(error):  # the file may be whole
+            raise
         raise ShardError(f"cannot read {shard}.{kind}.parquet: {error}; remove the folder and build again") from error
 
 

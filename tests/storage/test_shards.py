@@ -1,15 +1,18 @@
 """Shards: whole or not there, and the same bytes for the same rows."""
 
+import random
 from pathlib import Path
 
 import duckdb
 import pyarrow as pa
 import pytest
+from support.damage import damage
 
 from tasks.core.fingerprints import digest_bytes
 from tasks.core.receipts import Receipt
 from tasks.errors import ShardError
 from tasks.storage.shards import (
+    KINDS,
     REJECTS,
     digest_rows,
     make_table,
@@ -58,6 +61,20 @@ def test_a_shard_with_a_torn_file_or_without_it_is_not_done(tmp_path: Path, file
     else:
         (tmp_path / file).write_bytes((tmp_path / file).read_bytes()[:left])
     assert read_receipt(shard) is None
+
+
+@pytest.mark.parametrize("how", ["bit", "cut", "zeros", "more", "twice", "nothing"])
+@pytest.mark.parametrize("file", ["receipt.json", *(f"{kind}.parquet" for kind in KINDS)])
+def test_a_shard_with_a_damaged_file_is_not_done(tmp_path: Path, file: str, how: str) -> None:
+    shard, draw = tmp_path / "0", random.Random(f"{file} {how}")
+    write_receipt(receipt(shard, write_shard(shard, {kind: numbers(0, 100) for kind in KINDS})))
+    path = tmp_path / f"0.{file}"
+    whole = path.read_bytes()
+    for _ in range(20):
+        path.write_bytes(damage(whole, how, draw))
+        assert read_receipt(shard) is None
+    path.write_bytes(whole)
+    assert read_receipt(shard) is not None
 
 
 def test_a_receipt_of_another_place_is_none(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """What becomes of files: bytes that are lost, changed or put in, and JSON that no one meant to write."""
 
 import json
+import random
 from typing import Any
 
 from hypothesis import strategies as st
@@ -10,6 +11,31 @@ _SPLICED = (
     b"\x1b[31m", b"null", b"true", b"NaN", b"-Infinity", b"1e999", b"-1", b"9" * 5000, b"[" * 10_000, b'{"a":' * 3_000, b" " * 5000,
     "\ufeff".encode(), "\u202e".encode(), b"2026-02-30", b"[[a]]\n", b"[models.author]\n",
 )  # fmt: skip
+
+_PAGE = 512
+WAYS = ("bit", "bit", "cut", "zeros", "more", "twice", "nothing")
+"""What becomes of a file: a flipped bit, a lost end, a page of zeros, bytes put in behind, a line or chunk that stands twice, no
+byte left."""
+
+
+def damage(whole: bytes, how: str, draw: random.Random) -> bytes:
+    """Return what becomes of a file in one of these ways, in a place that is drawn; it is another file in any case."""
+    if not whole or how == "nothing":
+        return b"" if whole else b"\x00"
+    at = draw.randrange(len(whole))
+    match how:
+        case "bit":
+            return whole[:at] + bytes([whole[at] ^ 1 << draw.randrange(8)]) + whole[at + 1 :]
+        case "cut":
+            return whole[:at]
+        case "zeros":
+            page = whole[at : at + _PAGE]
+            return whole[:at] + (bytes(len(page)) if any(page) else b"\xff" * len(page)) + whole[at + _PAGE :]
+        case "twice":
+            start = whole.rfind(b"\n", 0, at) + 1
+            return whole[: whole.find(b"\n", at) + 1 or len(whole)] + whole[start:]
+        case _:
+            return whole + draw.randbytes(40)
 
 
 def mutilate(whole: bytes) -> st.SearchStrategy[bytes]:

@@ -56,16 +56,12 @@ class Trial:
         """Start `factmill` with arguments; what its services are asked stands in the log of that name."""
         self.seed += 1
         log = self.folder / "logs" / name
-        command = [
-            sys.executable,
-            "-m",
-            "trials.observed",
-            str(log),
-            str(self.seed),
-            str(self.rate),
-            ",".join(self.kinds),
-            *arguments,
-        ]
+        observed = ("-m", "trials.observed", str(log), str(self.seed), str(self.rate), ",".join(self.kinds))
+        return self.start_program(observed, arguments)
+
+    def start_program(self, program: Sequence[str], arguments: Sequence[str]) -> "subprocess.Popen[str]":
+        """Start a program of Python's that runs `factmill` with arguments."""
+        command = [sys.executable, *program, *arguments]
         kept = {name: value for name, value in os.environ.items() if not name.startswith("PREFECT_")}
         environment = {
             **kept,

@@ -16,6 +16,7 @@ import itertools
 import logging
 import random
 import socket
+import ssl
 import threading
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Hashable, Sequence
@@ -39,7 +40,15 @@ from tasks.clients.sending.limiter import (
 )
 from tasks.clients.sending.secrets import Secrets
 from tasks.core.calls.call import Reply
-from tasks.errors import AccountBlocked, BudgetReached, ServiceError, ServiceUnreachable
+from tasks.errors import (
+    AccountBlocked,
+    BudgetReached,
+    ResourcesExhausted,
+    ServiceError,
+    ServiceUnreachable,
+    iterate_causes,
+)
+from tasks.memory import find_shortage
 from tasks.settings import Limits
 
 Item = TypeVar("Item")
@@ -52,6 +61,16 @@ all that is left at the end of a run."""
 _REFUSALS = frozenset({"http_429", "maxlag", "ratelimited"})
 """Codes of answers to a client that sends too much."""
 _OVERLOAD = _REFUSALS | {"http_503", "http_504", "timeout", "timeouterror", "provider_busy"}
+_NO_TLS = frozenset(
+    {
+        "NO_PROTOCOLS_AVAILABLE",
+        "RECORD_LAYER_FAILURE",
+        "TLSV1_ALERT_PROTOCOL_VERSION",
+        "UNSUPPORTED_PROTOCOL",
+        "WRONG_VERSION_NUMBER",
+    }
+)
+"""OpenSSL's reasons that say that a server speaks an older TLS, or none."""
 _log = logging.getLogger(__name__)
 
 
@@ -230,7 +249,7 @@ class Sender:
                         self._give_up(job, piece, Retry(f"asked_to_wait: {error}"))
                     else:
                         job.trim(piece)
-                        under_way.create_task(self._try_once(job, piece, account))
+                        under_way.create_task(self._try_or_stop_loop(job, piece, account))
         except BaseExceptionGroup as group:
             raise group.exceptions[0] from None
         if job.stopped is not None:
@@ -242,6 +261,14 @@ class Sender:
             account.budget.check_time()
         except BudgetReached as reached:
             job.stop(reached)
+
+    async def _try_or_stop_loop(self, job: _Job[Any], piece: Piece[Any], account: Account) -> None:
+        try:
+            await self._try_once(job, piece, account)
+        except Exception as error:
+            if find_shortage(error):  # which may have kept asyncio from waking up what waits for this
+                asyncio.get_running_loop().call_exception_handler({"message": str(error), "exception": error})
+            raise
 
     async def _try_once(self, job: _Job[Any], piece: Piece[Any], account: Account) -> None:
         timeout_s = self._timeouts_s[min(piece.tries, len(self._timeouts_s) - 1)]
@@ -259,6 +286,9 @@ class Sender:
         except TimeoutError:
             self._try_again(job, piece, Retry(f"timeout: no answer within {timeout_s:g} s", split=True))
         except Retry as trouble:
+            if advice := _find_tls_advice(trouble):
+                told = str(trouble).removeprefix("unreachable: ")
+                raise ServiceUnreachable(f"{self._name}: no secure connection: {told}. {advice}") from trouble
             self._try_again(job, piece, trouble)
         else:
             self._was_answered = True
@@ -325,6 +355,19 @@ class Sender:
             return trouble.retry_after_s * self._random.uniform(1.0, 1.1)
         backoff_s: float = self._limits.backoff_s * 2**tries * self._random.uniform(0.5, 1.5)
         return min(LONGEST_BACKOFF_S, backoff_s)
+
+
+def _find_tls_advice(trouble: Retry) -> str:
+    """Return what to do about a connection that no further try makes secure; empty for any other trouble."""
+    for each in iterate_causes(trouble):
+        if isinstance(each, ssl.SSLCertVerificationError):
+            return (
+                "The server's certificate is not accepted: the service has to mend it, or the address or this machine's clock is "
+                "wrong; where an authority of your own signs, name its file (PEM) in REQUESTS_CA_BUNDLE and SSL_CERT_FILE"
+            )
+        if isinstance(each, ssl.SSLError) and each.reason in _NO_TLS:
+            return "The server speaks no TLS that this machine accepts: check whether the address is one for https"
+    return ""
 
 
 def hand_over(
@@ -453,6 +496,31 @@ def _background_loop() -> asyncio.AbstractEventLoop:
     with _starting:
         if not _loops:
             loop = asyncio.new_event_loop()
-            threading.Thread(target=loop.run_forever, name="factmill-sending", daemon=True).start()
+            threading.Thread(target=_run_loop, args=(loop,), name="factmill-sending", daemon=True).start()
             _loops.append(loop)
         return _loops[0]
+
+
+def _run_loop(loop: asyncio.AbstractEventLoop) -> None:
+    """Run the loop until memory or threads run out in it: every `send` then ends with ResourcesExhausted, since asyncio only logs
+    a callback that it loses to that, and what waits for the callback would wait forever."""
+    short: list[str] = []
+
+    def handle(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        error = context.get("exception")
+        if error and (found := find_shortage(error)):
+            short.append(found)
+            loop.stop()
+        elif not short:
+            loop.default_exception_handler(context)
+
+    loop.set_exception_handler(handle)
+    try:
+        loop.run_forever()
+    except MemoryError as error:
+        short.append(find_shortage(error))
+    with _starting:
+        _loops.remove(loop)
+        left = [future for future in _under_way if not future.done()]
+    for future in left:
+        future.set_exception(ResourcesExhausted(short[0]))

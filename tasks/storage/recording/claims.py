@@ -54,8 +54,8 @@ class Claims:
         finally:
             if own:
                 path, claim = own
+                os.close(claim)  # first: an unlocked file claims nothing, also where it cannot be removed
                 path.unlink(missing_ok=True)
-                os.close(claim)
 
     def find_holders(self, keys: Collection[str]) -> list[int]:
         """Return the numbers of the processes that hold any of the keys."""
@@ -68,12 +68,12 @@ class Claims:
         """Write a claim; return its file and the descriptor that locks it."""
         path = self._folder / f"{os.getpid()}-{os.urandom(4).hex()}.claim"
         claim = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644)
-        fcntl.flock(claim, fcntl.LOCK_EX)
         try:
+            fcntl.flock(claim, fcntl.LOCK_EX)
             path.write_bytes(b"".join(keys))
-        except OSError:
-            path.unlink()
+        except BaseException:  # memory that runs out, too: this process would wait for itself
             os.close(claim)
+            path.unlink(missing_ok=True)
             raise
         return path, claim
 

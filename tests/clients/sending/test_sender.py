@@ -1,6 +1,7 @@
 """The engine: everything is done once, trouble is waited out, and what is final comes back as a failed reply."""
 
 import asyncio
+import gc
 import os
 import signal
 import threading
@@ -13,7 +14,7 @@ from support.steps.virtual_clock import VirtualLoop
 from tasks.clients.sending import sender as sending
 from tasks.clients.sending.sender import Retry, Sender, interrupt_sending, run_in_thread
 from tasks.core.calls.call import Reply
-from tasks.errors import ServiceError, ServiceUnreachable
+from tasks.errors import ResourcesExhausted, ServiceError, ServiceUnreachable
 from tasks.settings import Limits
 
 QUICK = Limits(parallel=8, timeout_s=5, attempts=4, backoff_s=0.01)
@@ -387,3 +388,49 @@ def test_what_a_thread_raises_is_raised_where_it_was_awaited():
 
     with pytest.raises(ValueError, match="no number"):
         send([[1]], request)
+
+
+class Scarce:
+    """Memory in the thread that sends: the n-th thing that its loop puts off does not fit."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self.left = self.used = 0
+        put_off = asyncio.BaseEventLoop.call_soon
+
+        def call_soon(loop, *args, **kwargs):
+            if threading.current_thread().name == "factmill-sending":
+                self.used += 1
+                self.left -= 1
+                if not self.left:
+                    raise MemoryError
+            return put_off(loop, *args, **kwargs)
+
+        patch.setattr(asyncio.BaseEventLoop, "call_soon", call_soon)
+
+    def try_to_send(self, left: int) -> object:
+        """Return the replies, the error, or None where sending does not end."""
+        self.left, self.used, ended = left, 0, []
+
+        def try_it() -> None:
+            try:
+                ended.append(
+                    send([[1], [2], [3]], lambda group: run_in_thread(lambda: [Reply(item) for item in group]))
+                )
+            except (MemoryError, ResourcesExhausted) as error:
+                ended.append(error)
+
+        thread = threading.Thread(target=try_it, daemon=True)
+        thread.start()
+        thread.join(20)
+        return ended[0] if ended else None
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning", "ignore:coroutine .* was never awaited")
+def test_sending_ends_wherever_memory_runs_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    memory = Scarce(monkeypatch)
+    whole = memory.try_to_send(0)
+    assert len(whole) == 3
+    ended = [type(memory.try_to_send(at)) for at in range(1, memory.used + 1)]
+    assert type(None) not in ended
+    assert ResourcesExhausted in ended
+    gc.collect()  # what was cut off complains here

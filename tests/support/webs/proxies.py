@@ -88,18 +88,23 @@ def _relay(one: socket.socket, other: socket.socket) -> None:
     back.join()
 
 
-def make_certificates(folder: Path, host: str) -> tuple[Path, ssl.SSLContext]:
-    """Return the file of a made authority's certificate, and the context of a server of this host that it vouches for."""
+def make_certificates(folder: Path, host: str, days: int = 1) -> tuple[Path, ssl.SSLContext]:
+    """Return the file of a made authority's certificate, and the context of a server of this host that it vouches for.
+
+    `days`: from now to the end of the server's certificate; less than 0: it has expired.
+    """
     now = datetime.now(UTC)
 
-    def write_certificate(name: str, key: ec.EllipticCurvePrivateKey, issuer: str) -> x509.CertificateBuilder:
+    def write_certificate(
+        name: str, key: ec.EllipticCurvePrivateKey, issuer: str, days: int = 1
+    ) -> x509.CertificateBuilder:
         names = (x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, each)]) for each in (name, issuer))
         subject, issued_by = names
         builder = x509.CertificateBuilder().subject_name(subject).issuer_name(issued_by).public_key(key.public_key())
         return (
             builder.serial_number(x509.random_serial_number())
-            .not_valid_before(now - timedelta(days=1))
-            .not_valid_after(now + timedelta(days=1))
+            .not_valid_before(now - timedelta(days=9))
+            .not_valid_after(now + timedelta(days=days))
         )
 
     authority_key, key = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
@@ -109,7 +114,7 @@ def make_certificates(folder: Path, host: str) -> tuple[Path, ssl.SSLContext]:
         .sign(authority_key, hashes.SHA256())
     )
     server = (
-        write_certificate(host, key, "made authority")
+        write_certificate(host, key, "made authority", days)
         .add_extension(x509.SubjectAlternativeName([x509.DNSName(host)]), critical=False)
         .sign(authority_key, hashes.SHA256())
     )
