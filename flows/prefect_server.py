@@ -237,7 +237,7 @@ class OwnServer:
     def recover(self) -> None:
         """Wait for a server that flows can go on with, after one was lost; the history is put aside where that was why."""
         require_home()
-        if self._process.poll() is None and find_damage(history_of(self._home), thorough=True):
+        if self._process.poll() is None and find_damage(history_of(self._home)):
             stop_child(self._process)
         self.wait_ready()
 
@@ -255,10 +255,10 @@ class OwnServer:
         self._keeper = threading.Thread(target=self._keep, name="keeper of Prefect's server", daemon=True)
         self._keeper.start()
 
-    def _start(self, *, again: bool = False) -> None:
+    def _start(self) -> None:
         self._log.parent.mkdir(parents=True, exist_ok=True)
         self._making.close()
-        self._made = self._making.enter_context(making_history(self._home, say, thorough=again))
+        self._made = self._making.enter_context(making_history(self._home, say))
         self._process = start_child(self._command, self._log, self._environment)
 
     def _keep(self) -> None:
@@ -277,7 +277,7 @@ class OwnServer:
                     )
                 say(f"note: {told}; another is started in its place")
                 require_home()
-                self._start(again=True)
+                self._start()
             except (FactmillError, OSError) as error:
                 self._failure = error
                 return
