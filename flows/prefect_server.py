@@ -267,7 +267,7 @@ class OwnServer:
     def recover(self) -> None:
         """Wait for a server that flows can go on with, after one was lost; the history is put aside where that was why."""
         require_home()
-        if self._process.poll() is None and find_damage(history_of(self._home), thorough=True):
+        if self._process.poll() is None and find_damage(history_of(self._home)):
             stop_child(self._process)
         self.wait_ready()
 
@@ -285,14 +285,14 @@ class OwnServer:
         self._keeper = threading.Thread(target=self._keep, name="keeper of Prefect's server", daemon=True)
         self._keeper.start()
 
-    def _start(self, *, again: bool = False) -> None:
+    def _start(self) -> None:
         self._home.mkdir(parents=True, exist_ok=True)
         self._log.parent.mkdir(0o700, exist_ok=True)
         with suppress(PermissionError):  # of somebody else's
             # parameters, logs and errors of runs are for one user, also those of earlier versions
             self._log.parent.chmod(0o700)
         self._making.close()
-        self._made = self._making.enter_context(making_history(self._home, say, thorough=again))
+        self._made = self._making.enter_context(making_history(self._home, say))
         self._process = start_child(self._command, self._log, self._environment, umask=0o077)
 
     def _keep(self) -> None:
@@ -311,7 +311,7 @@ class OwnServer:
                     )
                 say(f"note: {told}; another is started in its place")
                 require_home()
-                self._start(again=True)
+                self._start()
             except (FactmillError, OSError) as error:
                 self._failure = error
                 return

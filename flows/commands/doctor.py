@@ -89,7 +89,7 @@ def _examine_machine(warehouse: Path) -> Iterator[Finding]:
         "warehouse", lambda: _count_builds(warehouse), "see the message; another file can be named with --warehouse"
     )
     history = history_of(home())
-    damage = find_damage(history, thorough=True)
+    damage = find_damage(history)
     size = f"{history}: {history.stat().st_size / 1e6:.1f} MB" if history.exists() else f"{history} (none yet)"
     yield _finding(
         "prefect history",

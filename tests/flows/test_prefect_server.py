@@ -132,10 +132,10 @@ def test_a_history_that_is_damaged_while_a_server_runs_is_put_aside_and_another_
         with path.open("r+b") as file:
             file.seek(8_192)
             file.write(os.urandom(path.stat().st_size - 8_192))
-        assert find_damage(path, thorough=True)
+        assert find_damage(path)
         server.recover()
         assert not find_trouble(server.url)
-        assert find_damage(path, thorough=True) == ""
+        assert find_damage(path) == ""
         assert len(list(path.parent.glob("prefect-damaged-*.db"))) == 1
 
 

@@ -115,8 +115,8 @@ def test_a_damaged_history_is_put_aside_with_a_note(tmp_path: Path, kind: str) -
     write(path)
     damage(path)
     content = path.read_bytes() if path.is_file() else b""
-    assert said in find_damage(path, thorough=True)
-    with making_history(tmp_path, told.append, thorough=True) as made:
+    assert said in find_damage(path)
+    with making_history(tmp_path, told.append) as made:
         assert not path.exists()
         made()
     (note,) = told
@@ -140,7 +140,7 @@ def test_a_history_that_a_server_can_use_stays(tmp_path: Path, kind: str) -> Non
     write(path)
     HEALTHY[kind](path)
     content = path.read_bytes() if path.exists() else None
-    with making_history(tmp_path, told.append, thorough=True) as made:
+    with making_history(tmp_path, told.append) as made:
         made()
     assert (told, path.read_bytes() if path.exists() else None) == ([], content)
 
@@ -152,4 +152,4 @@ def test_a_history_that_is_in_use_is_not_taken_for_damaged(tmp_path: Path, monke
     with closing(sqlite3.connect(path, isolation_level=None)) as db:
         db.execute("PRAGMA locking_mode = EXCLUSIVE")
         db.execute("BEGIN EXCLUSIVE")
-        assert find_damage(path, thorough=True) == ""
+        assert find_damage(path) == ""
