@@ -1,5 +1,6 @@
 """Slots of schedules on a real Prefect server: anchors, what is made up for, and what goes on when serve is back."""
 
+import asyncio
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -10,10 +11,13 @@ from prefect import flow
 from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.client.schemas.responses import DeploymentResponse
 from prefect.deployments.runner import RunnerDeployment
+from prefect.runner._state_proposer import StateProposer
 from prefect.schedules import Cron, Interval, RRule, Schedule
 from prefect.settings import PREFECT_API_URL, temporary_settings
 from support.processes.standing import Standing, standing_server
 
+from flows.commands.serving.runner import ServingRunner
+from flows.commands.serving.serve_log import ServeLog
 from flows.commands.serving.slots import find_deployment, go_on, keep_anchors, newest_slot, settle_missed
 
 _HOUR = timedelta(hours=1)
@@ -202,3 +206,23 @@ def test_a_run_whose_parameters_are_no_longer_taken_fails_by_name_instead(
     assert run["state_name"] == "Failed"
     assert "cannot go on" in said[0]
     assert "3 is not of type 'string'" in run["state"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("was", "is_then"), [("RUNNING", "Stopped"), ("COMPLETED", "Completed"), ("CRASHED", "Stopped")]
+)
+def test_a_run_that_is_done_when_serve_stops_it_stays_done(
+    standing: Standing, client: SyncPrefectClient, was: str, is_then: str
+) -> None:
+    known = deploy(client, "done", None, [])
+    run = client.create_flow_run_from_deployment(known.id)
+    standing.ask(f"/flow_runs/{run.id}/set_state", state={"type": was}, force=True)
+
+    async def stop() -> None:
+        runner = ServingRunner(standing.api, runs=1, catch_up=True, log=ServeLog(as_json=False))
+        async with get_client() as runner._client:
+            runner.stopping = True
+            await runner._propose_cancelled(StateProposer(client=runner._client).propose_cancelled, run)
+
+    asyncio.run(stop())
+    assert standing.ask(f"/flow_runs/{run.id}")["state"]["name"] == is_then

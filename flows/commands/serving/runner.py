@@ -191,7 +191,11 @@ class ServingRunner(Runner):
         self._log.report_end(self._name_deployment(run), run)
 
     async def _propose_cancelled(self, propose: Any, run: FlowRun, state_updates: dict[str, Any] | None = None) -> bool:
-        """Let a run that nobody cancelled, but that ends with serve, end in a state of its own."""
+        """Let a run that nobody cancelled, but that ends with serve, end in a state of its own; one that was done while its
+        process was still ending stays so."""
+        state = (await self._client.read_flow_run(run.id)).state
+        if state and (state.is_completed() or state.is_failed()):
+            return False
         updates = state_updates or {}
         if self.stopping and not (run.state and run.state.is_cancelling()):
             message = "factmill serve was stopped; the run goes on when it serves again"
