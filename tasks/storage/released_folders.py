@@ -12,7 +12,6 @@ import stat
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path, PurePosixPath
@@ -21,7 +20,7 @@ from typing import Annotated, Any, Literal
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
 
 from tasks.core.fingerprints import combine_digests, digest_json
 from tasks.core.publishing.release_forms import CANARY, REJECT_DETAILS
@@ -109,7 +108,7 @@ class ReleaseIndex(StrictModel):
     notice: str
     build_id: str
     benchmark: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")]
-    published_at: datetime
+    published_at: AwareDatetime
     content_digest: Sha256
     """Of the whole build."""
     rows: Count
@@ -193,7 +192,7 @@ class _LockFile(StrictModel):
     notice: str
     build_id: str
     benchmark: str
-    published_at: datetime
+    published_at: AwareDatetime
     lock_digest: Sha256
     content_digest: Sha256
     withheld: str
@@ -242,11 +241,13 @@ def open_release(folder: Path) -> ReleasedFolder:
         raise SourceError(f"{error.filename or place}: cannot be read: {error.strerror or error}; {_AGAIN}") from error
 
 
-def conform_rows(table: pa.Table, model: type[BaseModel], where: str, lacking: bool = False) -> pa.Table:
+def conform_rows(
+    table: pa.Table, model: type[BaseModel], where: str, lacking: bool = False, json_columns: Sequence[str] = ()
+) -> pa.Table:
     """Return a table with exactly the columns of a row model; SourceError where a column is missing or of another type, or a
     row is none of the model's.
 
-    `lacking`: columns that another factmill did not write are null.
+    `lacking`: columns that another factmill did not write are null. `json_columns`: those whose texts are JSON.
     """
     schema = arrow_schema(model)
     names = {*table.column_names}
@@ -269,8 +270,12 @@ def conform_rows(table: pa.Table, model: type[BaseModel], where: str, lacking: b
         for row in batch.to_pylist():
             try:
                 model.model_validate(row)
+                for name in json_columns:
+                    json.loads(row[name] or "null")
             except ValidationError as error:
                 raise SourceError(f"{where}: row {row['id']!r}: {_tell_invalid(error)}") from error
+            except (ValueError, RecursionError) as error:
+                raise SourceError(f"{where}: row {row['id']!r}: expected JSON in {name}: {error}") from error
     return table.cast(schema)
 
 
