@@ -92,7 +92,8 @@ def check_tables(benchmark: Benchmark, store: Store) -> None:
     """SourceError unless the tables of a release hold rows of the benchmark; a warehouse's own are not looked at."""
     for name, table in open_release(store.path).tables.items() if is_release(store.path) else ():
         if name in benchmark.tables:
-            conform_rows(table, benchmark.tables[name], f"{store.path}: table {name}")
+            texts = benchmark.forms.json_columns.get(name, ())
+            conform_rows(table, benchmark.tables[name], f"{store.path}: table {name}", json_columns=texts)
 
 
 def is_held_back(benchmark: Benchmark, store: Store, table: str) -> bool:

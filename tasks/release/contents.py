@@ -10,12 +10,12 @@ from tasks.core.evaluation.judge_cards import JudgeCard
 from tasks.core.evaluation.rows import EvaluationMetric
 from tasks.core.measures.audits import AuditFigure
 from tasks.core.publishing.release_forms import Page, ReleaseForms
+from tasks.core.publishing.release_index import ReleasedTable
 from tasks.core.reviewing.review import ReviewItem
 from tasks.engine.benchmark import Benchmark
 from tasks.release.core.licences import Licence
 from tasks.reports.builds.contents import tell_notice
 from tasks.storage.builds import BuildRecord
-from tasks.storage.released_folders import ReleasedTable
 
 
 @dataclass(frozen=True, slots=True)

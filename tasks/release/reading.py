@@ -18,6 +18,7 @@ from tasks.core.publishing.release_forms import (
     ReleaseForms,
     find_wiki,
 )
+from tasks.core.publishing.release_index import ReleasedTable
 from tasks.core.rows import column_docs
 from tasks.engine.benchmark import Benchmark
 from tasks.errors import OldBuild, UsageError
@@ -27,7 +28,6 @@ from tasks.release.core.choosing import Told, divide_by, divide_side, divide_tab
 from tasks.release.core.licences import describe_licence, find_refused, split_licences, unite_licences
 from tasks.storage.builds import BuildRecord, published_names
 from tasks.storage.export import read_tables
-from tasks.storage.released_folders import ReleasedTable
 from tasks.storage.shards import digest_rows
 from tasks.storage.warehouse import open_warehouse
 from tasks.text.suggestions import suggest_name

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from tasks.core.publishing.release_forms import CANARY
+from tasks.core.publishing.release_index import FORM
 from tasks.core.reviewing.review_tables import write_queue
 from tasks.release.card import render_card
 from tasks.release.citation import render_citation
@@ -16,7 +17,7 @@ from tasks.release.files import list_files, make_sums, write_file
 from tasks.release.licences import render_attribution, render_licences
 from tasks.release.placing import open_draft
 from tasks.release.tables import make_rejects, write_data
-from tasks.storage.released_folders import FORM, INDEX, LOCK, REJECTS, SUMS
+from tasks.storage.released_folders import INDEX, LOCK, REJECTS, SUMS
 
 RENDERERS: Mapping[str, Callable[[Release], str]] = {
     "README.md": render_card,

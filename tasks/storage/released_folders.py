@@ -12,20 +12,20 @@ import stat
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path, PurePosixPath
-from typing import Annotated, Any, Literal
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ValidationError
 
 from tasks.core.fingerprints import combine_digests, digest_json
 from tasks.core.publishing.release_forms import CANARY, REJECT_DETAILS
-from tasks.core.rows import StrictModel, arrow_schema
+from tasks.core.publishing.release_index import FORM, LockFile, ReleaseIndex
+from tasks.core.rows import arrow_schema
 from tasks.errors import OldBuild, SourceError
 from tasks.storage.builds import BuildRecord
 from tasks.storage.shards import digest_rows, plain_schema
@@ -34,8 +34,6 @@ INDEX = "release.json"
 """File of a release that says what the folder holds (tasks/release/write.py)."""
 LOCK = "lock.json"
 """File of a release that has the build's lock."""
-FORM = 2
-"""Of a release's folder; a reader refuses what it does not know."""
 SUMS = "SHA256SUMS"
 """File of a release that lists the digests of all others."""
 REJECTS = "rejects.parquet"
@@ -54,151 +52,6 @@ _CHUNK = 1 << 20
 _ROWS_AT_ONCE = 1024
 _SUM = re.compile(r"([0-9a-f]{64})  (.+)")
 _AGAIN = "fetch the whole release again from its publisher, or release the build again"
-
-Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
-Count = Annotated[int, Field(ge=0, le=2**40)]
-
-
-class ReleasedFile(StrictModel):
-    """A file with the rows of a split."""
-
-    path: str
-    format: Literal["parquet", "jsonl", "csv"]
-    size: Count
-    sha256: Sha256
-
-
-class ReleasedSplit(StrictModel):
-    """A split of a config: rows of one published table."""
-
-    name: str
-    table: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")]
-    columns: Annotated[list[str], Field(min_length=1)]
-    rows: Count
-    files: list[ReleasedFile]
-
-
-class ReleasedConfig(StrictModel):
-    """A config, with its splits."""
-
-    name: str
-    title: str
-    splits: list[ReleasedSplit]
-
-
-class ReleasedTable(StrictModel):
-    """A published table of the build, as far as the release has its rows."""
-
-    rows: Count
-    sha256: Sha256
-    """Of the rows, sorted by id (`digest_rows`)."""
-
-
-class LeftOutRows(StrictModel):
-    """What the release lacks of its build."""
-
-    what: str
-    why: str
-    rows: Count
-
-
-class ReleaseIndex(StrictModel):
-    """What release.json says."""
-
-    factmill_release: Literal[2]
-    notice: str
-    build_id: str
-    benchmark: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")]
-    published_at: datetime
-    content_digest: Sha256
-    """Of the whole build."""
-    rows: Count
-    canary: str
-    tables: dict[str, ReleasedTable]
-    """Of a release that leaves nothing out: all tables of the build, also the review queue, whose rows are in decisions.csv."""
-    configs: Annotated[list[ReleasedConfig], Field(min_length=1)]
-    left_out: list[LeftOutRows]
-    allowed_licences: list[str]
-
-    @property
-    def splits(self) -> list[ReleasedSplit]:
-        """The splits of all configs."""
-        return [split for config in self.configs for split in config.splits]
-
-
-class _Open(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="allow")
-
-
-class _LockedModel(_Open):
-    name: str
-    digest: str
-
-
-class _Decision(_Open):
-    id: str
-    row_id: str
-
-
-class _Reviewing(_Open):
-    policy: str
-    decisions: list[_Decision] = []
-
-
-class _LockedParams(_Open):
-    params: dict[str, Any]
-    reviewing: _Reviewing | None = None
-    units: list[str] | None = None
-    embedder: _LockedModel | str | None = None
-    translator: _LockedModel | str | None = None
-    perplexity: _LockedModel | str | None = None
-
-
-class _World(_Open):
-    name: str
-    digest: str
-    epoch: str
-
-
-class _Services(_Open):
-    __pydantic_extra__: dict[str, str]
-    wikidata: str
-    wikipedia: str
-
-
-class _Sources(_Open):
-    files: dict[str, list[tuple[str, str]]]
-    wikidata: str | None
-
-
-class _Lock(_Open):
-    """What comparing locks, cards and evaluations read of a lock (engine/naming/locks.py makes it)."""
-
-    benchmark: str
-    code: str
-    version: str
-    world: _World
-    services: _Services
-    models: dict[str, str]
-    author: str
-    rules: str | None
-    sources: _Sources
-    prompts: dict[str, str]
-    lists: dict[str, str]
-    queries: dict[str, str]
-    params: _LockedParams
-
-
-class _LockFile(StrictModel):
-    notice: str
-    build_id: str
-    benchmark: str
-    published_at: datetime
-    lock_digest: Sha256
-    content_digest: Sha256
-    withheld: str
-    canary: str
-    lock: _Lock
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,11 +95,13 @@ def open_release(folder: Path) -> ReleasedFolder:
         raise SourceError(f"{error.filename or place}: cannot be read: {error.strerror or error}; {_AGAIN}") from error
 
 
-def conform_rows(table: pa.Table, model: type[BaseModel], where: str, lacking: bool = False) -> pa.Table:
+def conform_rows(
+    table: pa.Table, model: type[BaseModel], where: str, lacking: bool = False, json_columns: Sequence[str] = ()
+) -> pa.Table:
     """Return a table with exactly the columns of a row model; SourceError where a column is missing or of another type, or a
     row is none of the model's.
 
-    `lacking`: columns that another factmill did not write are null.
+    `lacking`: columns that another factmill did not write are null. `json_columns`: those whose texts are JSON.
     """
     schema = arrow_schema(model)
     names = {*table.column_names}
@@ -269,8 +124,12 @@ def conform_rows(table: pa.Table, model: type[BaseModel], where: str, lacking: b
         for row in batch.to_pylist():
             try:
                 model.model_validate(row)
+                for name in json_columns:
+                    json.loads(row[name] or "null")
             except ValidationError as error:
                 raise SourceError(f"{where}: row {row['id']!r}: {_tell_invalid(error)}") from error
+            except (ValueError, RecursionError) as error:
+                raise SourceError(f"{where}: row {row['id']!r}: expected JSON in {name}: {error}") from error
     return table.cast(schema)
 
 
@@ -488,16 +347,16 @@ def _read_index(folder: Path, data: bytes) -> ReleaseIndex:
         raise SourceError(f"{folder / INDEX}: {_tell_invalid(error)}; {_AGAIN}") from error
 
 
-def _read_lock(folder: Path, data: bytes) -> tuple[_LockFile, dict[str, Any]]:
+def _read_lock(folder: Path, data: bytes) -> tuple[LockFile, dict[str, Any]]:
     """Return what lock.json says, and the lock in it as it stands there."""
     told = _parse_json(folder / LOCK, data)
     try:
-        return _LockFile.model_validate(told), told["lock"]
+        return LockFile.model_validate(told), told["lock"]
     except ValidationError as error:
         raise SourceError(f"{folder / LOCK}: {_tell_invalid(error)}; {_AGAIN}") from error
 
 
-def _check_build(folder: Path, index: ReleaseIndex, told: _LockFile, lock: Mapping[str, Any]) -> None:
+def _check_build(folder: Path, index: ReleaseIndex, told: LockFile, lock: Mapping[str, Any]) -> None:
     """SourceError unless index and lock are of one build, whose id follows from the lock."""
     for name in ("build_id", "benchmark", "published_at", "content_digest"):
         if getattr(index, name) != getattr(told, name):

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
 
+import pyarrow as pa
 import pytest
-from support.builds.damaged_releases import DAMAGES, DEV, INDEX, edit, resum, rewrite_questions
+from support.builds.damaged_releases import DAMAGES, DEV, INDEX, edit, fill_column, resum, rewrite, rewrite_questions
 from support.builds.published import publish_rows
 from support.builds.released import fanout_tables
 from support.commands.command import Factmill, Ran
@@ -130,6 +131,14 @@ def test_altered_rows_are_not_the_build_where_the_release_says_that_it_leaves_so
         found.index.content_digest,
         open_release(released / "whole").record.content_digest,
     )
+
+
+def test_texts_that_are_no_json_are_named_before_anything_is_asked(released: Path, tmp_path: Path) -> None:
+    folder = copy(released, tmp_path)
+    rewrite(fill_column("answer", lambda rows: pa.array(["[" * 5000] * rows)), content=True)(folder)
+    params = FANOUTQA_EVALUATION.params(model="silent", release=str(folder))
+    with pytest.raises(SourceError, match=r"table fanoutqa_dev: row 'q0': expected JSON in answer"):
+        FANOUTQA_EVALUATION.lock_inputs(params, RunOptions(warehouse=tmp_path / "none.duckdb"))
 
 
 def test_a_release_that_changes_is_read_again(released: Path, tmp_path: Path) -> None:

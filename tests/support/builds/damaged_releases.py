@@ -99,7 +99,8 @@ def _alter(table: pa.Table) -> pa.Table:
     return table.set_column(table.column_names.index("question"), "question", asked)
 
 
-def _set(name: str, values: Callable[[int], pa.Array]) -> Change:
+def fill_column(name: str, values: Callable[[int], pa.Array]) -> Change:
+    """Return what puts values (number of rows → values) in the place of a column's."""
     return lambda table: table.set_column(table.column_names.index(name), name, values(table.num_rows))
 
 
@@ -200,12 +201,12 @@ DAMAGES: dict[str, Callable[[Path], None]] = {
     "last row gone, sums updated": rewrite(lambda table: table.slice(0, table.num_rows - 1), tables=True),
     "no rows, sums updated": rewrite(lambda table: table.slice(0, 0), tables=True),
     "columns swapped, sums updated": rewrite(_swap),
-    "column of numbers, all digests updated": rewrite(_set("answer", lambda rows: pa.array(range(rows))), content=True),
-    "column of nulls, all digests updated": rewrite(_set("question", lambda rows: pa.nulls(rows, pa.string())), content=True),
+    "column of numbers, all digests updated": rewrite(fill_column("answer", lambda rows: pa.array(range(rows))), content=True),
+    "column of nulls, all digests updated": rewrite(fill_column("question", lambda rows: pa.nulls(rows, pa.string())), content=True),
     "texts that are no UTF-8, sums updated": rewrite(_spoil_text),
     "column too many, sums updated": rewrite(lambda table: table.append_column("more", pa.array(range(table.num_rows)))),
     "column missing, sums updated": rewrite(lambda table: table.drop_columns(["categories"])),
-    "one id twice, sums updated": rewrite(_set("id", lambda rows: pa.array(["q0"] * rows))),
+    "one id twice, sums updated": rewrite(fill_column("id", lambda rows: pa.array(["q0"] * rows))),
     "one id twice, all digests updated": rewrite(
         lambda table: pa.concat_tables([table, table]), "data/articles/full.parquet", content=True
     ),
@@ -230,7 +231,7 @@ DAMAGES: dict[str, Callable[[Path], None]] = {
     "table missing": lambda folder: (folder / DEV).unlink(),
     "rejects missing": lambda folder: (folder / "rejects.parquet").unlink(),
     "rejects of other columns, sums updated": rewrite(lambda table: table.drop_columns(["reason"]), "rejects.parquet"),
-    "rejects of numbers, sums updated": rewrite(_set("detail", lambda rows: pa.array(range(rows))), "rejects.parquet"),
+    "rejects of numbers, sums updated": rewrite(fill_column("detail", lambda rows: pa.array(range(rows))), "rejects.parquet"),
     "table not listed": put("data/fanoutqa/more.parquet", b"PAR1"),
     "FIFO not listed": lambda folder: os.mkfifo(folder / "data/pipe"),
     "card altered": put("README.md", b"# Mine\n"),

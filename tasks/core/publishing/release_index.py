@@ -1,0 +1,157 @@
+"""What release.json and lock.json of a released folder say, as far as a reader goes by it: checked, since anybody may write them."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
+
+from tasks.core.rows import StrictModel
+
+FORM: Literal[2] = 2
+"""Of a release's folder; a reader refuses what it does not know."""
+
+Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+Count = Annotated[int, Field(ge=0, le=2**40)]
+
+
+class ReleasedFile(StrictModel):
+    """A file with the rows of a split."""
+
+    path: str
+    format: Literal["parquet", "jsonl", "csv"]
+    size: Count
+    sha256: Sha256
+
+
+class ReleasedSplit(StrictModel):
+    """A split of a config: rows of one published table."""
+
+    name: str
+    table: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")]
+    columns: Annotated[list[str], Field(min_length=1)]
+    rows: Count
+    files: list[ReleasedFile]
+
+
+class ReleasedConfig(StrictModel):
+    """A config, with its splits."""
+
+    name: str
+    title: str
+    splits: list[ReleasedSplit]
+
+
+class ReleasedTable(StrictModel):
+    """A published table of the build, as far as the release has its rows."""
+
+    rows: Count
+    sha256: Sha256
+    """Of the rows, sorted by id (`digest_rows`)."""
+
+
+class LeftOutRows(StrictModel):
+    """What the release lacks of its build."""
+
+    what: str
+    why: str
+    rows: Count
+
+
+class ReleaseIndex(StrictModel):
+    """What release.json says."""
+
+    factmill_release: Literal[2]
+    notice: str
+    build_id: str
+    benchmark: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")]
+    published_at: AwareDatetime
+    content_digest: Sha256
+    """Of the whole build."""
+    rows: Count
+    canary: str
+    tables: dict[str, ReleasedTable]
+    """Of a release that leaves nothing out: all tables of the build, also the review queue, whose rows are in decisions.csv."""
+    configs: Annotated[list[ReleasedConfig], Field(min_length=1)]
+    left_out: list[LeftOutRows]
+    allowed_licences: list[str]
+
+    @property
+    def splits(self) -> list[ReleasedSplit]:
+        """The splits of all configs."""
+        return [split for config in self.configs for split in config.splits]
+
+
+class _Open(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="allow")
+
+
+class _LockedModel(_Open):
+    name: str
+    digest: str
+
+
+class _Decision(_Open):
+    id: str
+    row_id: str
+
+
+class _Reviewing(_Open):
+    policy: str
+    decisions: list[_Decision] = []
+
+
+class _LockedParams(_Open):
+    params: dict[str, Any]
+    reviewing: _Reviewing | None = None
+    units: list[str] | None = None
+    embedder: _LockedModel | str | None = None
+    translator: _LockedModel | str | None = None
+    perplexity: _LockedModel | str | None = None
+
+
+class _World(_Open):
+    name: str
+    digest: str
+    epoch: str
+
+
+class _Services(_Open):
+    __pydantic_extra__: dict[str, str]
+    wikidata: str
+    wikipedia: str
+
+
+class _Sources(_Open):
+    files: dict[str, list[tuple[str, str]]]
+    wikidata: str | None
+
+
+class _Lock(_Open):
+    """What comparing locks, cards and evaluations read of a lock (engine/naming/locks.py makes it)."""
+
+    benchmark: str
+    code: str
+    version: str
+    world: _World
+    services: _Services
+    models: dict[str, str]
+    author: str
+    rules: str | None
+    sources: _Sources
+    prompts: dict[str, str]
+    lists: dict[str, str]
+    queries: dict[str, str]
+    params: _LockedParams
+
+
+class LockFile(StrictModel):
+    """What lock.json says."""
+
+    notice: str
+    build_id: str
+    benchmark: str
+    published_at: AwareDatetime
+    lock_digest: Sha256
+    content_digest: Sha256
+    withheld: str
+    canary: str
+    lock: _Lock
