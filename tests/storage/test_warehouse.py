@@ -31,7 +31,7 @@ from tasks.multihal.core.rows import DroppedPath, MultiHalRow
 from tasks.slaq.core.rows import CategoryCount, SlaqRow
 from tasks.storage import warehouse
 from tasks.storage.housekeeping.compacting import compact_warehouse
-from tasks.storage.recording.folders import make_work_folder
+from tasks.storage.recording.folders import make_work_folder, work_folder
 from tasks.storage.recording.journal import make_record
 from tasks.storage.recording.records import insert_records
 from tasks.storage.warehouse import close_engine, migrations, open_warehouse
@@ -120,8 +120,15 @@ def test_a_warehouse_that_was_opened_to_others_stays_so(tmp_path: Path) -> None:
         db.execute("BEGIN")
     compact_warehouse(path)
     assert rights(path) == "644"
-    make_work_folder(tmp_path / "w.duckdb.runs" / "journal")
-    assert rights(tmp_path / "w.duckdb.runs") == "777"
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may look into any folder")
+def test_who_may_not_look_into_a_work_folder_has_one_of_their_own(tmp_path: Path) -> None:
+    path, theirs = tmp_path / "w.duckdb", tmp_path / "w.duckdb.runs"
+    theirs.mkdir(0o000)
+    assert work_folder(path) == tmp_path / f"w.duckdb.runs-{os.getuid()}"
+    theirs.chmod(0o755)
+    assert work_folder(path) == theirs
 
 
 def test_a_log_that_a_killed_process_has_left_empty_is_no_trouble(tmp_path: Path) -> None:
