@@ -101,6 +101,9 @@ trials: $(VENV)/.dev $(VENV)/.prepared
 	PYTHONPATH=tests $(BIN)/python -m trials.months.month
 	PYTHONPATH=tests $(BIN)/python -m trials.months.month_served
 	PYTHONPATH=tests $(BIN)/python -m trials.served_day
+	PYTHONPATH=tests $(BIN)/python -m trials.starved
+	PYTHONPATH=tests $(BIN)/python -m trials.starved --lasting
+	PYTHONPATH=tests $(BIN)/python -m trials.damaged
 	PYTHONPATH=tests $(BIN)/python -m trials.since
 	PYTHONPATH=tests $(BIN)/python -m trials.since --embedded
 	PYTHONPATH=tests $(BIN)/python -m trials.jobs

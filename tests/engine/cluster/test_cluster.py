@@ -2,6 +2,8 @@
 
 import signal
 import socket
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, closing
@@ -32,6 +34,7 @@ from tasks.models.cross_encoder import CrossEncoder, find_cross_encoder
 from tasks.models.embed import SentenceEncoder, find_embedder
 from tasks.models.model_folder import models_folder
 from tasks.models.services import serve_perplexity, serve_translator
+from tasks.processes import free_port
 from tasks.settings import graphs_folder
 from tasks.text.values.literals import Date
 
@@ -230,6 +233,41 @@ def test_what_a_stopped_worker_has_under_way_goes_to_another(
     assert stopped.wait(60) == 1
     assert stopped.stderr is not None
     assert "sent this worker home; start it again" in stopped.stderr.read()
+
+
+def test_a_scheduler_that_is_killed_ends_the_work_and_another_goes_on_with_what_is_left(home: Path) -> None:
+    port = free_port()
+    address, identity = f"tcp://127.0.0.1:{port}", perplexity.identify_perplexity(perplexity.EMBEDDED, home)
+    calls = [call_perplexity(identity, f"Oslo is a city of {number} people.") for number in range(150)]
+    seen: Counter[str] = Counter()
+    command = [sys.executable, "-m", "distributed.cli.dask_scheduler", "--host", "127.0.0.1", "--port", str(port)]
+
+    def work() -> None:
+        with subprocess.Popen([*command, "--no-dashboard"], stderr=subprocess.DEVNULL) as scheduler:
+
+            def take(call: Call, _: Reply) -> None:
+                seen[call.key] += 1
+                if len(seen) == 1:
+                    scheduler.kill()
+
+            there = LoopbackCluster(address, home)
+            worker = there.start("--model", perplexity.EMBEDDED)
+            try:
+                there.wait_joined(worker)
+                with closing(Cluster(Compute(engine="dask", address=address, wait_s=300))) as connected:
+                    left = [call for call in calls if call.key not in seen]
+                    RemoteModel(connected, Wanted("perplexity", identity)).send(left, take)
+            finally:
+                there.kill(worker)
+                scheduler.kill()
+
+    with pytest.raises(
+        ServiceUnreachable, match=f"the Dask scheduler at {address} has gone away; what was answered is kept"
+    ):
+        work()
+    assert 0 < len(seen) < len(calls)
+    work()
+    assert set(seen.values()) == {1} and len(seen) == len(calls)
 
 
 def test_a_scheduler_that_does_not_answer_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
