@@ -96,6 +96,7 @@ test-mechanism: $(VENV)/.mechanism
 
 trials: $(VENV)/.dev $(VENV)/.prepared
 	PYTHONPATH=tests $(BIN)/python -m trials.kills
+	PYTHONPATH=tests $(BIN)/python -m trials.hostile
 	PYTHONPATH=tests $(BIN)/python -m trials.four --whole
 	PYTHONPATH=tests $(BIN)/python -m trials.faulty --whole
 	PYTHONPATH=tests $(BIN)/python -m trials.months.month

@@ -111,7 +111,7 @@ def is_there(path: Path) -> bool:
         return False
     except (OSError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) else error
-        raise WarehouseError(f"cannot open the warehouse {shorten_middle(str(path))!r}: {why}") from error
+        raise WarehouseError(f"cannot open the warehouse {shorten_middle(str(path))}: {why}") from error
     if not stat.S_ISREG(mode):
         what = "a folder" if stat.S_ISDIR(mode) else "a pipe, a device or a socket"
         raise WarehouseError(f"the warehouse {path} is {what}, no file; name another file with --warehouse")
