@@ -399,7 +399,7 @@ def hand_over(
 
 
 class _Sockets:
-    """The sockets that a function of a thread waits for; whoever no longer waits for the function ends them."""
+    """The sockets that a function in a thread waits for. They are shut down when nobody waits for the function any more."""
 
     def __init__(self) -> None:
         self._held: list[socket.socket] = []
