@@ -18,7 +18,7 @@ from tasks.clients.sending.answers import tell_error
 from tasks.clients.sending.bounded import ACCEPTED, PIECE, Body
 from tasks.clients.sending.redirects import check_redirect, count_redirect
 from tasks.clients.sending.sender import Retry, hold_socket
-from tasks.settings import Limits
+from tasks.core.service_settings import Limits
 
 
 class _Bearer(AuthBase):
