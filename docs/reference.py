@@ -14,6 +14,9 @@ from flows.benchmarks import BENCHMARKS
 from flows.cli.main import app
 from flows.evaluate.evaluations import EVALUATIONS
 from tasks import settings
+from tasks.compute import Compute
+from tasks.core import service_settings
+from tasks.core.calls.jobs import Jobs
 from tasks.slaq.mechanism.record import MECHANISM
 
 
@@ -59,13 +62,13 @@ def list_settings() -> Iterator[str]:
     yield "Keys of a world's TOML file. [How to write one](../rebuild/worlds.md).\n"
     sections = {
         "At the top": settings.World,
-        "[wikidata]": settings.Wikidata,
-        "[wikipedia], [pageviews], [falcon], [dbpedia]": settings.Endpoint,
-        "[models.NAME]": settings.Model,
-        "[wikimedia]": settings.Wikimedia,
-        "limits": settings.Limits,
-        "jobs": settings.Jobs,
-        "[compute]": settings.Compute,
+        "[wikidata]": service_settings.Wikidata,
+        "[wikipedia], [pageviews], [falcon], [dbpedia]": service_settings.Endpoint,
+        "[models.NAME]": service_settings.Model,
+        "[wikimedia]": service_settings.Wikimedia,
+        "limits": service_settings.Limits,
+        "jobs": Jobs,
+        "[compute]": Compute,
     }
     for title, model in sections.items():
         yield f"## {title}\n"

@@ -137,7 +137,7 @@ def require_server(url: str) -> None:
 
 
 def _is_refused(url: str, headers: Mapping[str, str]) -> bool:
-    """True where a server wants to be asked by another user, or with another key; what it tells whether it is ready, it tells all."""
+    """True where a server answers 401 to a request with these headers. Its address /ready would not show: it is open to all."""
     request = urllib.request.Request(f"{url.rstrip('/')}/admin/version", headers=dict(headers))
     try:
         with urllib.request.urlopen(request, timeout=_ANSWER_TIMEOUT_S):
@@ -145,7 +145,7 @@ def _is_refused(url: str, headers: Mapping[str, str]) -> bool:
     except urllib.error.HTTPError as error:
         return error.code == _REFUSED
     except (OSError, ValueError, HTTPException):
-        return False  # of other troubles the run itself tells
+        return False  # any other trouble shows in the run itself
 
 
 def await_server() -> None:

@@ -11,13 +11,14 @@ from pydantic import AfterValidator, BaseModel, Field, ValidationError, create_m
 from flows.benchmarks import BENCHMARKS, find_benchmark
 from flows.evaluate.evaluations import EVALUATIONS
 from tasks.core.rows import MOST
+from tasks.core.service_settings import Age
 from tasks.engine.benchmark import Benchmark
 from tasks.engine.naming.locks import make_lock
 from tasks.errors import FactmillError, SettingsError, UsageError
 from tasks.evaluation.record import Evaluation, check_model
 from tasks.files import read_toml
 from tasks.options import Option, Params, RunOptions
-from tasks.settings import SECTIONS, Age, load_world
+from tasks.settings import SECTIONS, load_world
 from tasks.text.ages import read_age, write_age
 from tasks.text.suggestions import suggest_name
 

@@ -10,9 +10,10 @@ from pydantic.json_schema import SkipJsonSchema
 
 from tasks.core.calls.call import Mode
 from tasks.core.rows import MOST, StrictModel
+from tasks.core.service_settings import Age
 from tasks.core.spending.bounds import Bounds, format_cost
 from tasks.files import absolute_path
-from tasks.settings import SHIPPED_WORLDS, Age, default_warehouse
+from tasks.settings import SHIPPED_WORLDS, default_warehouse
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,10 +26,10 @@ from tasks.clients.wikidata.client import WikidataSparql
 from tasks.clients.wikidata.queries import QUERY_IDS
 from tasks.core.calls.paths import PathsByCalls, ask_service
 from tasks.core.paths import FoundPaths, PathFinder, PathOptions
+from tasks.core.service_settings import Limits
 from tasks.graph.load import load_graph
 from tasks.graph.lookup import open_graph
 from tasks.processes import HOST, free_port, start_child, stop_child
-from tasks.settings import Limits
 from tasks.text.values.literals import Date, Number, canonical_number
 from tasks.world.data import WORLD_FOLDER
 from tasks.world.files.reading import load_world_data

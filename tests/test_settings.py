@@ -8,11 +8,13 @@ import pytest
 from tasks import settings
 from tasks.clients.wikidata.queries import OPERATIONS as QUERY_OPERATIONS
 from tasks.clients.wikipedia import _ANSWERS as WIKIPEDIA_OPERATIONS
+from tasks.core import service_settings
 from tasks.core.addresses import is_query_service, is_wikimedia_api
 from tasks.core.calls.paths import OPERATIONS as PATH_OPERATIONS
+from tasks.core.service_settings import Model
 from tasks.engine.naming.identities import find_max_ages
 from tasks.errors import SettingsError
-from tasks.settings import ROLES, Model, api_key, load_world, read_token
+from tasks.settings import ROLES, api_key, load_world, read_token
 
 WORLD = """
 name = "mine"
@@ -273,7 +275,7 @@ def test_a_limit_of_bytes_that_is_none_is_refused(tmp_path: Path, told: str, mes
 
 def test_every_operation_that_services_are_asked_has_a_limit() -> None:
     asked = {*QUERY_OPERATIONS, *PATH_OPERATIONS, "item_states", "same_as", "pageviews", "link", "chat", "perplexity"}
-    assert set(settings.OPERATIONS) == {*asked, *WIKIPEDIA_OPERATIONS, settings.FILES}
+    assert set(service_settings.OPERATIONS) == {*asked, *WIKIPEDIA_OPERATIONS, service_settings.FILES}
 
 
 @pytest.mark.parametrize(

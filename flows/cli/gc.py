@@ -89,7 +89,7 @@ def gc(
 
 
 def _format_freed(freed: Freed, ages: Mapping[str, str]) -> Iterator[str]:
-    """Yield the lines that tell of one kind of things; `ages`: option → what it was given."""
+    """Yield the lines about one kind of thing; `ages`: option → what it was given."""
     told = f"{freed.kind:16} {freed.count:>9,} {_tell_size(freed.size_bytes):>10}"
     left = freed.left or ("could not be done: see the error" if freed.trouble else "")
     yield f"{told}  {left}".rstrip()

@@ -145,7 +145,7 @@ def _run_command() -> int:
     except SystemExit as stop:
         code = stop.code if isinstance(stop.code, int) else int(stop.code is not None)
     except Exception as error:  # noqa: BLE001 - a fault of ours, or of the system
-        _tell_fault(error)
+        _report_fault(error)
         code = 1
     if code == INTERRUPTED or find_stop():
         tell_stop()
@@ -153,8 +153,8 @@ def _run_command() -> int:
     return code
 
 
-def _tell_fault(error: Exception) -> None:
-    """Say what the system refuses, in a line; a fault of ours is told with its whole traceback."""
+def _report_fault(error: Exception) -> None:
+    """Say what the system refuses, in a line; a fault of ours with its whole traceback."""
     if short := find_shortage(error):
         _end_short(short)
     elif isinstance(error, OSError) and (error.filename is not None or error.errno == errno.ENOSPC):

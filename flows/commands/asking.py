@@ -15,9 +15,10 @@ from tasks.core.calls.knowledge import call_label, call_pageviews
 from tasks.core.calls.perplexity import call_perplexity
 from tasks.core.calls.wikipedia import call_resolve_title
 from tasks.core.prompts import Ask, Prompt
+from tasks.core.service_settings import CHAT_KINDS, Model
 from tasks.engine.services import Services
 from tasks.errors import FactmillError
-from tasks.settings import CHAT_KINDS, SECTIONS, Model, World, api_key, home
+from tasks.settings import SECTIONS, World, api_key, home
 
 _TOKENS = 64
 _PROMPT = Prompt(

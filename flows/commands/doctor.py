@@ -21,25 +21,13 @@ from tasks.clients.sending.sender import Retry, run_in_thread
 from tasks.clients.sending.web_sessions import open_session, raise_retry
 from tasks.clients.servers import open_server
 from tasks.core.addresses import is_this_machine
+from tasks.core.service_settings import Endpoint, Limits, Model, Wikidata
 from tasks.engine.benchmark import Benchmark
 from tasks.engine.naming.identities import service_urls
 from tasks.engine.naming.locks import digest_assets, make_lock
 from tasks.errors import FactmillError, ServiceError
 from tasks.options import RunOptions
-from tasks.settings import (
-    Endpoint,
-    Limits,
-    Model,
-    Wikidata,
-    World,
-    api_key,
-    environment,
-    find_lack_of_room,
-    graphs_folder,
-    home,
-    load_world,
-    read_token,
-)
+from tasks.settings import World, api_key, environment, find_lack_of_room, graphs_folder, home, load_world, read_token
 from tasks.storage.builds import build_of_lock, published_names
 from tasks.storage.housekeeping.prefect_history import find_damage, history_of
 from tasks.storage.warehouse import open_warehouse

@@ -18,8 +18,8 @@ import httpx2
 
 from tasks.clients.anthropic_messages import read_text, write_request
 from tasks.clients.openai_server import FILE_DEADLINE_S, FILE_TIMEOUT_S, UNTOLD_TOKENS, Answer, OpenAiServer
+from tasks.core.service_settings import Model
 from tasks.errors import SettingsError
-from tasks.settings import Model
 
 BATCHES = "/v1/messages/batches"
 

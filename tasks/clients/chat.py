@@ -31,8 +31,8 @@ from tasks.clients.sending.sender import Sender
 from tasks.clients.servers import open_jobs, open_server
 from tasks.core.calls.call import Call, Deliver, Reply
 from tasks.core.finish_reasons import classify_finish, describe_unknown, is_cut
+from tasks.core.service_settings import Model
 from tasks.errors import AccountBlocked, RepliesAwaited, ServiceUnreachable
-from tasks.settings import Model
 
 
 @dataclass(frozen=True, slots=True)

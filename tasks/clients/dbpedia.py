@@ -15,7 +15,7 @@ from tasks.clients.sparql.endpoint import SparqlEndpoint
 from tasks.clients.sparql.solutions import ENTITY
 from tasks.clients.sparql.terms import fill_values, iri_term
 from tasks.core.calls.call import Call, Deliver, Reply
-from tasks.settings import Limits
+from tasks.core.service_settings import Limits
 from tasks.text.ids import id_number, is_qid
 
 _TO_ESCAPE = re.compile(r'%(?![0-9A-Fa-f]{2})|["^`\\]')

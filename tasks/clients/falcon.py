@@ -13,7 +13,7 @@ from tasks.clients.sending.bounded import ACCEPTED, asking, read_body
 from tasks.clients.sending.redirects import check_redirect
 from tasks.clients.sending.sender import Retry, Sender
 from tasks.core.calls.call import Call, Deliver, Reply
-from tasks.settings import Limits
+from tasks.core.service_settings import Limits
 
 LISTS = ("entities_wikidata", "relations_wikidata", "entities_dbpedia", "relations_dbpedia")
 """Keys of a reply; any may be missing or null."""

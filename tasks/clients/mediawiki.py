@@ -22,8 +22,8 @@ from tasks.clients.sending.answers import fail, judge_status, read_json, read_re
 from tasks.clients.sending.sender import Retry
 from tasks.clients.sending.web_sessions import open_session, raise_retry
 from tasks.core.calls.call import Reply
+from tasks.core.service_settings import Limits
 from tasks.errors import ServiceUnreachable
-from tasks.settings import Limits
 
 _MAXLAG_S = 5
 _PASSING = re.compile(

@@ -25,10 +25,10 @@ from tasks.clients.sending.credentials import Credentials
 from tasks.clients.sending.redirects import check_redirect, count_redirect
 from tasks.clients.sending.sender import Retry
 from tasks.core.calls.call import Reply
+from tasks.core.service_settings import FILES, Model
 from tasks.core.spending.bounds import Bounds
 from tasks.core.spending.usage import Usage, is_unanswered, price_range, price_usage, read_usage
 from tasks.errors import BudgetReached, FactmillError
-from tasks.settings import FILES, Model
 
 FILE_TIMEOUT_S, FILE_DEADLINE_S = 600.0, 7200.0
 """How long nothing may come while a file of a batch job is sent or fetched, and how long all of it may take."""

@@ -13,7 +13,7 @@ from tasks.clients.sending.limiter import Limiter
 from tasks.clients.sending.sender import Retry, Sender, run_in_thread
 from tasks.clients.sending.web_sessions import open_session, raise_retry
 from tasks.core.calls.call import Call, Deliver, Reply
-from tasks.settings import Limits
+from tasks.core.service_settings import Limits
 
 _SERIES = "metrics/pageviews/per-article/en.wikipedia/all-access/user"
 

@@ -21,7 +21,7 @@ from tasks.clients.sending.answers import fail, read_json, shorten
 from tasks.clients.sending.sender import Retry, Sender
 from tasks.core.calls.call import Call, Deliver, Reply
 from tasks.core.calls.perplexity import NOTHING, add_up, write_reply
-from tasks.settings import Model
+from tasks.core.service_settings import Model
 
 Form = Literal["echo", "prompt_logprobs"]
 

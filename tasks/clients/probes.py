@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tasks.clients.refusals import has_tool_turns, is_changed_by_merging
-from tasks.settings import Model
+from tasks.core.service_settings import Model
 
 
 @dataclass(frozen=True, slots=True)

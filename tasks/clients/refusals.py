@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Any
 
 from tasks.clients.error_texts import ErrorText, is_token_limit_too_large, read_error_text
-from tasks.settings import Model
+from tasks.core.service_settings import Model
 
 _REFUSING = frozenset({400, 422})
 _BROKEN = frozenset({500, 501})

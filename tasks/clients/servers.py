@@ -7,7 +7,7 @@ from tasks.clients.batch_jobs.message_batches import MessageBatches
 from tasks.clients.batch_jobs.remote import Remote
 from tasks.clients.openai_server import OpenAiServer
 from tasks.core.calls.jobs import Jobs
-from tasks.settings import Model
+from tasks.core.service_settings import Model
 
 
 def open_server(model: Model, read_key: Callable[[], str], user_agent: str) -> OpenAiServer:

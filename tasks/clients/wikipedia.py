@@ -16,7 +16,7 @@ from tasks.clients.sending.limiter import Limiter
 from tasks.clients.sending.sender import Retry, Sender, run_in_thread
 from tasks.core.calls.call import Call, Deliver, Reply
 from tasks.core.fingerprints import Json
-from tasks.settings import Limits
+from tasks.core.service_settings import Limits
 
 _MOST_TITLES = 50
 _LONGEST_TITLES = 5000

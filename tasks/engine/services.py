@@ -19,6 +19,7 @@ from tasks.core.calls.call import Service
 from tasks.core.calls.paths import Ask, PathsByCalls
 from tasks.core.fingerprints import digest_json
 from tasks.core.paths import PathFinder
+from tasks.core.service_settings import Endpoint, Model, Wikidata
 from tasks.engine.cluster.asking import Cluster
 from tasks.engine.cluster.library import import_distributed
 from tasks.engine.cluster.wanted import Wanted
@@ -35,17 +36,7 @@ from tasks.engine.naming.identities import (
 from tasks.errors import SettingsError
 from tasks.processes import one_at_a_time
 from tasks.progress import say
-from tasks.settings import (
-    Endpoint,
-    Model,
-    Wikidata,
-    World,
-    api_key,
-    graphs_folder,
-    load_world,
-    read_token,
-    require_variables,
-)
+from tasks.settings import World, api_key, graphs_folder, load_world, read_token, require_variables
 from tasks.text.suggestions import suggest_name
 
 if TYPE_CHECKING:

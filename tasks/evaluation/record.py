@@ -24,12 +24,13 @@ from tasks.core.prompts import Ask
 from tasks.core.replies import TEXT, Form
 from tasks.core.row_matching import Matching
 from tasks.core.rows import MOST, arrow_table
+from tasks.core.service_settings import CHAT_KINDS
 from tasks.engine.batches import Work
 from tasks.engine.benchmark import Benchmark, Inputs, Locked
 from tasks.errors import SettingsError, UsageError
 from tasks.evaluation.measured import LATEST, find_measured, tell_left_out
 from tasks.options import Option, Params, RunOptions
-from tasks.settings import CHAT_KINDS, World, load_world
+from tasks.settings import World, load_world
 from tasks.storage.source_files import SourceFile, lock_source
 from tasks.text.suggestions import suggest_name
 

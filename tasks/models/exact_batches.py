@@ -24,8 +24,8 @@ from typing import Any, Literal, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from tasks.core.service_settings import ComputeType
 from tasks.models.devices import Multiplier
-from tasks.settings import ComputeType
 
 Batching = Literal["auto", "length", "alone"]
 T = TypeVar("T")

@@ -24,6 +24,7 @@ import numpy.typing as npt
 from tasks.assets import ROOT
 from tasks.core.calls.perplexity import NOTHING, Outcome, Unweighable, add_up
 from tasks.core.rows import StrictModel
+from tasks.core.service_settings import ComputeType
 from tasks.models.decoder_tokens import open_cutter
 from tasks.models.devices import (
     Device,
@@ -36,7 +37,6 @@ from tasks.models.devices import (
 )
 from tasks.models.exact_batches import Batching, choose_batching, run_batches
 from tasks.models.model_folder import ModelManifest, check_model, find_model, read_model, read_settings
-from tasks.settings import ComputeType
 
 EMBEDDED = "embedded-lm-1"
 """Name of the embedded model; changes whenever it is taught anew with another result."""

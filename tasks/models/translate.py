@@ -21,12 +21,12 @@ import babel
 from tasks.assets import ROOT
 from tasks.core.fingerprints import digest_json
 from tasks.core.rows import StrictModel
+from tasks.core.service_settings import ComputeType
 from tasks.errors import UsageError
 from tasks.models.devices import Device, choose_compute_type, describe_numbers, name_device
 from tasks.models.exact_batches import Batching
 from tasks.models.model_folder import ModelManifest, check_model, find_model, read_model, read_settings
 from tasks.models.translate_search import Decoding, Found, Search, Tokens
-from tasks.settings import ComputeType
 from tasks.text.translating.protected import find_words
 from tasks.text.translating.translation import (
     SOURCE_LANGUAGE,

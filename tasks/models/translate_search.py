@@ -18,9 +18,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from tasks.core.service_settings import ComputeType
 from tasks.models.devices import Device, Multiplier, choose_device, count_workers, find_multiplier, open_model
 from tasks.models.exact_batches import LEAST_ROWS, MOST_ROWS, Batching, choose_batching, run_batches
-from tasks.settings import ComputeType
 
 Tokens = list[str]
 

@@ -127,7 +127,7 @@ def conform_rows(
                 for name in json_columns:
                     json.loads(row[name] or "null")
             except ValidationError as error:
-                raise SourceError(f"{where}: row {row['id']!r}: {_tell_invalid(error)}") from error
+                raise SourceError(f"{where}: row {row['id']!r}: {_format_invalid(error)}") from error
             except (ValueError, RecursionError) as error:
                 raise SourceError(f"{where}: row {row['id']!r}: expected JSON in {name}: {error}") from error
     return table.cast(schema)
@@ -324,7 +324,7 @@ def _parse_json(path: Path, data: bytes) -> dict[str, Any]:
     return told
 
 
-def _tell_invalid(error: ValidationError) -> str:
+def _format_invalid(error: ValidationError) -> str:
     first = error.errors(include_input=False, include_url=False)[0]
     return f"{'.'.join(map(str, first['loc']))[:120]}: {first['msg']}"
 
@@ -344,7 +344,7 @@ def _read_index(folder: Path, data: bytes) -> ReleaseIndex:
     try:
         return ReleaseIndex.model_validate(told)
     except ValidationError as error:
-        raise SourceError(f"{folder / INDEX}: {_tell_invalid(error)}; {_AGAIN}") from error
+        raise SourceError(f"{folder / INDEX}: {_format_invalid(error)}; {_AGAIN}") from error
 
 
 def _read_lock(folder: Path, data: bytes) -> tuple[LockFile, dict[str, Any]]:
@@ -353,7 +353,7 @@ def _read_lock(folder: Path, data: bytes) -> tuple[LockFile, dict[str, Any]]:
     try:
         return LockFile.model_validate(told), told["lock"]
     except ValidationError as error:
-        raise SourceError(f"{folder / LOCK}: {_tell_invalid(error)}; {_AGAIN}") from error
+        raise SourceError(f"{folder / LOCK}: {_format_invalid(error)}; {_AGAIN}") from error
 
 
 def _check_build(folder: Path, index: ReleaseIndex, told: LockFile, lock: Mapping[str, Any]) -> None:

@@ -28,7 +28,7 @@ from tasks.biokalma.evolve import EXTEND, evolve_paragraph
 from tasks.clients.perplexity import Scorer
 from tasks.core.calls.call import Reply
 from tasks.core.calls.perplexity import Unweighable, Weighed, write_reply
-from tasks.settings import Model
+from tasks.core.service_settings import Model
 
 IMPOSSIBLE = write_reply(Weighed(-math.inf, 3))
 UNWEIGHABLE = write_reply(Unweighable("too_long", "2000 tokens; at most 1024 are read"))

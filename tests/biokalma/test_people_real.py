@@ -19,9 +19,9 @@ from tasks.biokalma.core.rows import PersonPair
 from tasks.biokalma.people import draw_person_pairs, resolve_people
 from tasks.clients.wikidata.client import WikidataSparql
 from tasks.clients.wikidata.queries import QUERY_IDS
+from tasks.core.service_settings import Limits
 from tasks.graph.load import load_graph
 from tasks.graph.lookup import open_graph
-from tasks.settings import Limits
 
 RELATIONS = ("P26", "P40", "P22", "P25", "P3373", "P1066", "P184", "P737")
 LIMITS = Limits(parallel=2, timeout_s=60, attempts=2, backoff_s=0.01, batch=200)

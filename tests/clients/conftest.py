@@ -6,7 +6,7 @@ import pytest
 from support.webs.loopback import Loopback
 
 from tasks.core.calls.call import Call, Reply
-from tasks.settings import Limits
+from tasks.core.service_settings import Limits
 
 
 @pytest.fixture

@@ -12,8 +12,9 @@ from tasks.clients.anthropic_messages import read_message, read_result, read_tex
 from tasks.clients.chat import Chat
 from tasks.core.calls.chat import call_chat, read_chat
 from tasks.core.prompts import Ask, fill_in, read_prompt
+from tasks.core.service_settings import Limits, Model
 from tasks.errors import ServiceUnreachable, SettingsError
-from tasks.settings import Limits, Model, World
+from tasks.settings import World
 
 SCHEMA = {"type": "object", "properties": {"a": {"type": "array", "items": {"type": "string"}, "maxItems": 5}}}
 

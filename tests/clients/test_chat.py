@@ -9,8 +9,8 @@ import pytest
 from tasks.clients.chat import Chat
 from tasks.core.calls.chat import call_chat
 from tasks.core.prompts import fill_in, read_prompt
+from tasks.core.service_settings import Limits, Model
 from tasks.errors import AccountBlocked, ServiceUnreachable, SettingsError
-from tasks.settings import Limits, Model
 
 HERE = "test-model"
 KEY = "sk-secret-0123456789"

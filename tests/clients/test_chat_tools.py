@@ -9,7 +9,7 @@ from clients.test_refusals import ONE_BY_ONE
 from tasks.clients.refusals import merge_roles, read_refusal
 from tasks.core.calls.chat import ToolCall, call_chat, read_chat
 from tasks.core.prompts import Ask, fill_in, read_prompt
-from tasks.settings import Model
+from tasks.core.service_settings import Model
 
 TOOL = {"type": "function", "function": {"name": "search", "parameters": {"type": "object"}}}
 TURNS = (

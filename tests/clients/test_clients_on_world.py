@@ -27,7 +27,7 @@ from tasks.core.calls.wikipedia import (
     read_revision,
 )
 from tasks.core.paths import FoundPaths, PathOptions, list_path_ids
-from tasks.settings import Limits
+from tasks.core.service_settings import Limits
 from tasks.text.values.literals import Date
 from tasks.world.serving import RunningWorld, running_world
 

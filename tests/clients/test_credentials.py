@@ -21,8 +21,9 @@ from tasks.core.calls.call import Call
 from tasks.core.calls.chat import call_chat
 from tasks.core.calls.perplexity import call_perplexity
 from tasks.core.prompts import fill_in, read_prompt
+from tasks.core.service_settings import Limits, Model
 from tasks.errors import ServiceUnreachable, SettingsError
-from tasks.settings import Limits, Model, api_key
+from tasks.settings import api_key
 
 PROMPT = read_prompt(
     "test/p", b'+++\nrole = "author"\ninputs = ["name"]\ntemperature = 0\nmax_tokens = 9\n+++\n# user\nWho is $name?\n'

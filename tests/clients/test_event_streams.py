@@ -12,7 +12,7 @@ from tasks.clients.sending.sender import Retry
 from tasks.core.calls.call import Call
 from tasks.core.calls.chat import call_chat
 from tasks.core.prompts import fill_in, read_prompt
-from tasks.settings import Limits, Model
+from tasks.core.service_settings import Limits, Model
 
 PROMPT = read_prompt(
     "test/p", b'+++\nrole = "author"\ninputs = ["name"]\ntemperature = 0\nmax_tokens = 9\n+++\n# user\nWho is $name?\n'

@@ -10,8 +10,8 @@ from support.webs.every_client import CLIENTS
 from support.webs.hostile import BODY, DEFECTS, HEAD, REPLIES, HostileServer, send
 
 from tasks.clients.sending.sender import interrupt_sending
+from tasks.core.service_settings import Limits
 from tasks.errors import ServiceError, ServiceUnreachable
-from tasks.settings import Limits
 
 IN_THREADS = ("wikidata", "dbpedia", "wikipedia", "pageviews")
 ENDLESS = ("endless", "gzip bomb")

@@ -19,8 +19,8 @@ from tasks.clients.perplexity import Scorer
 from tasks.core.calls.chat import call_chat
 from tasks.core.calls.perplexity import call_perplexity
 from tasks.core.prompts import fill_in, read_prompt
+from tasks.core.service_settings import Limits, Model
 from tasks.errors import FactmillError
-from tasks.settings import Limits, Model
 
 ASKED = call_chat("m", "m", fill_in(read_prompt("test/p", PROMPT), name="Ada"))
 HALF = len(KEY) // 2

@@ -7,8 +7,8 @@ from clients.test_chat import KEY, model
 
 from tasks.clients.perplexity import Scorer
 from tasks.core.calls.perplexity import call_perplexity, name_scorer, read_weighed
+from tasks.core.service_settings import Limits
 from tasks.errors import ServiceUnreachable
-from tasks.settings import Limits
 
 TEXT = "Ada was born in London."
 

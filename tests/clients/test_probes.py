@@ -9,8 +9,8 @@ from tasks.clients.probes import Probes, list_omissions
 from tasks.clients.sending.budget import Account, Budget, spending
 from tasks.core.calls.chat import call_chat
 from tasks.core.prompts import Ask, fill_in, read_prompt
+from tasks.core.service_settings import Limits, Model
 from tasks.core.spending.bounds import Bounds
-from tasks.settings import Limits, Model
 
 REFUSED = {"status": 400, "json": {"error": {"message": "Bad request."}}}
 NAMES = [f"person {number}" for number in range(20)]

@@ -10,8 +10,8 @@ from tasks.clients.chat import Chat
 from tasks.clients.sending.connections import describe_proxy, find_proxy
 from tasks.core.calls.chat import call_chat
 from tasks.core.prompts import fill_in, read_prompt
+from tasks.core.service_settings import Limits, Model
 from tasks.errors import ServiceUnreachable, SettingsError
-from tasks.settings import Limits, Model
 
 HOST = "model.invalid"
 PROMPT = read_prompt(

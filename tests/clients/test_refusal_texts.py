@@ -8,7 +8,7 @@ import pytest
 
 from tasks.clients.error_texts import is_prompt_too_long
 from tasks.clients.refusals import is_unexplained, read_refusal
-from tasks.settings import Model
+from tasks.core.service_settings import Model
 
 MODEL = Model(kind="openai", name="m", json_schema=True, choices=True, reasoning_effort="low")
 TOOL = {"type": "function", "function": {"name": "search", "parameters": {"type": "object"}}}

@@ -6,7 +6,7 @@ from clients.test_chat import HERE, PROMPT, ask, model, open_chat, says
 from tasks.clients.refusals import merge_roles, read_refusal
 from tasks.core.calls.chat import call_chat
 from tasks.core.prompts import fill_in, read_prompt
-from tasks.settings import Limits, Model
+from tasks.core.service_settings import Limits, Model
 
 ONE_BY_ONE = Limits(parallel=1, timeout_s=60, attempts=3, backoff_s=0.01)
 

@@ -21,8 +21,8 @@ from tasks.core.calls.falcon import call_link
 from tasks.core.calls.knowledge import call_label, call_pageviews
 from tasks.core.calls.wikipedia import call_page_text
 from tasks.core.prompts import fill_in, read_prompt
+from tasks.core.service_settings import Limits, Model
 from tasks.errors import ServiceUnreachable
-from tasks.settings import Limits, Model
 
 ME = "factmill-tests (someone@example.org)"
 PATIENT = Limits(parallel=4, timeout_s=20, attempts=9, backoff_s=60)

@@ -16,8 +16,8 @@ from tasks.core.calls.dbpedia import call_same_as
 from tasks.core.calls.falcon import call_link
 from tasks.core.calls.knowledge import call_find_items, call_pageviews
 from tasks.core.calls.wikipedia import call_resolve_title
+from tasks.core.service_settings import Limits
 from tasks.errors import ServiceUnreachable
-from tasks.settings import Limits
 
 HERE, AGENT, TOKEN = "test", "factmill-tests", "eyJ0eXAiOiJKV1Qi.c2VjcmV0LTAx.Zm9yZ2VkIQ"
 CLIENTS: dict[str, tuple[Callable[[str, Limits, str], Service], Call]] = {

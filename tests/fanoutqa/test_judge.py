@@ -17,9 +17,9 @@ from support.webs.small_wiki import SmallPage, SmallWiki
 
 from tasks.assets import load_prompt
 from tasks.clients.chat import Chat
+from tasks.core.service_settings import Limits, Model
 from tasks.fanoutqa.core.rows import Flag, FlaggedQuestion
 from tasks.fanoutqa.judge import judge_questions
-from tasks.settings import Limits, Model
 
 LIMITS = Limits(parallel=4, timeout_s=5, attempts=2, backoff_s=0.01)
 EPOCH = "2023-11-20T00:00:00Z"

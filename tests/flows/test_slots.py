@@ -18,7 +18,7 @@ from support.processes.standing import Standing, standing_server
 
 from flows.commands.serving.runner import ServingRunner
 from flows.commands.serving.serve_log import ServeLog
-from flows.commands.serving.slots import find_deployment, go_on, keep_anchors, newest_slot, settle_missed
+from flows.commands.serving.slots import find_deployment, go_on, handle_missed_slots, keep_anchors, newest_slot
 
 _HOUR = timedelta(hours=1)
 
@@ -105,7 +105,7 @@ def test_one_run_makes_up_for_all_slots_that_fell_while_nothing_was_served(
         standing.wait(lambda: not runs_of(standing, known))
     now = anchor + 3.5 * _HOUR
     for _ in range(2):  # a second start looks again before anything was polled
-        settle_missed(client, known, now, gone_on=False, catch_up=True, report=said.append)
+        handle_missed_slots(client, known, now, gone_on=False, catch_up=True, report=said.append)
     due = [each for each in runs_of(standing, known) if datetime.fromisoformat(each["expected_start_time"]) < now]
     left = [each for each in due if each["state_type"] == "SCHEDULED"]
     assert [datetime.fromisoformat(each["expected_start_time"]) for each in left] == [anchor + 3 * _HOUR]
@@ -124,7 +124,7 @@ def test_what_is_not_to_be_made_up_for_is_said(
     said: list[str] = []
     known = poll(standing, client, deploy(client, f"left-{gone_on}", Interval(_HOUR), said))
     standing.wait(lambda: len(runs_of(standing, known)) >= 3)
-    settle_missed(client, known, datetime.now(UTC) + 2.5 * _HOUR, gone_on, catch_up, said.append)
+    handle_missed_slots(client, known, datetime.now(UTC) + 2.5 * _HOUR, gone_on, catch_up, said.append)
     assert said[0].endswith(end)
     states = sorted(each["state_name"] for each in runs_of(standing, known))
     assert states.count("Skipped") == 2
@@ -133,7 +133,7 @@ def test_what_is_not_to_be_made_up_for_is_said(
 def test_what_is_first_served_makes_up_for_nothing(standing: Standing, client: SyncPrefectClient) -> None:
     said: list[str] = []
     known = deploy(client, "first", Cron("* * * * *"), said)
-    settle_missed(client, known, datetime.now(UTC), gone_on=False, catch_up=True, report=said.append)
+    handle_missed_slots(client, known, datetime.now(UTC), gone_on=False, catch_up=True, report=said.append)
     assert find_deployment(client, "toy/never") is None
     assert [each for each in runs_of(standing, known) if "catch-up" in each["tags"]] == []
 

@@ -15,8 +15,8 @@ from tasks.clients.sending.sender import Retry
 from tasks.core.calls.chat import read_chat
 from tasks.core.fingerprints import canonical_json
 from tasks.core.replies import Form, hear
+from tasks.core.service_settings import Model
 from tasks.errors import ServiceUnreachable
-from tasks.settings import Model
 from tasks.slaq.core.replies import PAIRS_OBJECT, read_generated
 
 CHAT = Chat("here", Model(kind="openai", name="m", url="http://127.0.0.1:9/v1"), lambda: "", "tests")

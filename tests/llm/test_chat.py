@@ -9,8 +9,8 @@ from tasks.clients.chat import Chat
 from tasks.core.calls.call import Call, Reply
 from tasks.core.calls.chat import call_chat
 from tasks.core.prompts import Ask, fill_in, read_prompt
+from tasks.core.service_settings import Limits, Model
 from tasks.errors import ServiceUnreachable
-from tasks.settings import Limits, Model
 
 pytestmark = pytest.mark.llm
 

@@ -8,7 +8,7 @@ import pytest
 from tasks.clients.perplexity import Scorer
 from tasks.core.calls.call import Call, Reply
 from tasks.core.calls.perplexity import call_perplexity, name_scorer, read_weighed
-from tasks.settings import Limits, Model
+from tasks.core.service_settings import Limits, Model
 
 pytestmark = pytest.mark.llm
 

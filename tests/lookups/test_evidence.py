@@ -12,9 +12,9 @@ from support.webs.page_histories import HISTORIES, LATER, THEN, copy_world, revi
 from tasks.assets import load_list, load_removed_from_evidence
 from tasks.clients.wikipedia import Wikipedia
 from tasks.core.calls.call import Call, Deliver, Reply
+from tasks.core.service_settings import Limits
 from tasks.engine.batches import Work
 from tasks.lookups.evidence import MOST_REDIRECTS, PinnedArticle, Unpinned, load_article_texts, pin_articles
-from tasks.settings import Limits
 from tasks.text.article import read_article
 from tasks.world.serving import running_world
 

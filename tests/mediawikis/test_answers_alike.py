@@ -20,7 +20,7 @@ from tasks.core.calls.wikipedia import (
     call_resolve_title,
     read_members,
 )
-from tasks.settings import Limits
+from tasks.core.service_settings import Limits
 from tasks.text.article import read_article, read_removed
 
 TITLES = [

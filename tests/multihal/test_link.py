@@ -20,12 +20,12 @@ from tasks.clients.falcon import Falcon
 from tasks.clients.wikidata.client import WikidataSparql
 from tasks.clients.wikidata.queries import QUERY_IDS
 from tasks.clients.wikipedia import Wikipedia
+from tasks.core.service_settings import Limits
 from tasks.errors import ServiceUnreachable
 from tasks.graph.load import load_graph
 from tasks.graph.lookup import Graph, open_graph
 from tasks.multihal.core.rows import TypedQuestion
 from tasks.multihal.link import link_entities
-from tasks.settings import Limits
 
 LIMITS = Limits(parallel=2, timeout_s=5, attempts=2, backoff_s=0.01, batch=50)
 AGENT = "factmill tests"

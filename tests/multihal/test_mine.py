@@ -16,9 +16,9 @@ from tasks.assets import load_query
 from tasks.clients.wikidata.client import WikidataSparql
 from tasks.clients.wikidata.queries import QUERY_IDS
 from tasks.core.calls.paths import PathsByCalls
+from tasks.core.service_settings import Limits
 from tasks.multihal.core.rows import LinkedQuestion, MinedQuestion
 from tasks.multihal.mine import label_paths, mine_paths
-from tasks.settings import Limits
 
 LIMITS = Limits(parallel=2, timeout_s=5, attempts=2, backoff_s=0.01, batch=50)
 QUERIES = {name: load_query(query_id) for name, query_id in QUERY_IDS.items()}

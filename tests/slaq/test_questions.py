@@ -15,8 +15,8 @@ from support.steps.steps import Left, run_step
 
 from tasks.clients.chat import Chat
 from tasks.core.reviewing.review import POLICY
+from tasks.core.service_settings import Limits, Model
 from tasks.errors import SourceError
-from tasks.settings import Limits, Model
 from tasks.slaq.questions import FLAG, balance_halves, check_questions, type_facts, write_questions
 
 LIMITS = Limits(parallel=4, timeout_s=5, attempts=2, backoff_s=0.01)

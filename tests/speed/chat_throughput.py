@@ -81,7 +81,7 @@ def ask_with_factmill(url: str, asks: int, parallel: int) -> dict[str, Any]:
     from tasks.core.calls.call import Call, Reply
     from tasks.core.calls.chat import call_chat
     from tasks.core.prompts import fill_in, read_prompt
-    from tasks.settings import Limits, Model
+    from tasks.core.service_settings import Limits, Model
 
     limits = Limits(parallel=parallel, timeout_s=30, attempts=ATTEMPTS, backoff_s=0.2)
     chat = Chat("bench", Model(kind="openai", name="m", url=url, limits=limits), lambda: "none", "benchmark")

@@ -30,9 +30,9 @@ from tasks.clients.sending.lazy import LazyService
 from tasks.core.calls.call import Call, Reply
 from tasks.core.calls.chat import call_chat
 from tasks.core.prompts import fill_in, read_prompt
+from tasks.core.service_settings import Limits, Model
 from tasks.core.spending.bounds import Bounds
 from tasks.errors import BudgetReached
-from tasks.settings import Limits, Model
 
 USD_IN, USD_OUT, USD_CACHED, USD_CACHE_WRITE = 0.5, 2.5, 0.05, 0.625
 """A million tokens."""

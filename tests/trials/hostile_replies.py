@@ -37,7 +37,7 @@ def _make_calls(service: str, url: str, **limits: Any) -> tuple[Callable[[], Any
     """Return what opens a client, and calls for it without end."""
     from support.webs.every_client import CLIENTS
 
-    from tasks.settings import Limits
+    from tasks.core.service_settings import Limits
 
     told = Limits(parallel=PARALLEL, backoff_s=0.01, batch=1, **limits)
     opens, make_call = CLIENTS[service]

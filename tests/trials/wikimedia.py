@@ -25,10 +25,10 @@ from tasks.clients.wikipedia import Wikipedia
 from tasks.core.calls.call import Call, Reply
 from tasks.core.calls.knowledge import call_pageviews
 from tasks.core.calls.wikipedia import call_search
+from tasks.core.service_settings import Limits
 from tasks.engine import services as opening
 from tasks.engine.services import Services
 from tasks.errors import ServiceError
-from tasks.settings import Limits
 
 HERE = "trial"
 LIMITS = Limits(parallel=1, timeout_s=5, attempts=2, backoff_s=0.25)

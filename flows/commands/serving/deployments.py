@@ -18,7 +18,7 @@ from pydantic import TypeAdapter
 from flows.benchmarks import BENCHMARKS
 from flows.commands.serving.runner import ServingRunner
 from flows.commands.serving.serve_log import ServeLog
-from flows.commands.serving.slots import find_deployment, go_on, keep_anchors, settle_missed
+from flows.commands.serving.slots import find_deployment, go_on, handle_missed_slots, keep_anchors
 from flows.rebuild import rebuild
 from flows.served import SERVING_PID, make_served
 from flows.serving import ServeOptions
@@ -126,6 +126,6 @@ def serve_deployments(deployments: Sequence[RunnerDeployment], runs: int, catch_
         for deployment in deployments:
             if known := earlier[deployment.full_name]:
                 gone_on = go_on(client, known, crashed, log.note)
-                settle_missed(client, known, now, gone_on, catch_up and bool(deployment.schedules), log.note)
+                handle_missed_slots(client, known, now, gone_on, catch_up and bool(deployment.schedules), log.note)
     log.note(f"served at {runner.address}; end with Ctrl-C")
     return asyncio.run(runner.serve())

@@ -1,6 +1,6 @@
 """What `factmill serve` prints: a line for each run that starts and ends, and notes of what else happens.
 
-Runs are told on standard output, notes on standard error; as JSON both are objects on standard output, one a line, with
+Runs are printed on standard output, notes on standard error; as JSON both are objects on standard output, one a line, with
 the keys `at` (UTC), `event` (note, started or ended) and `text`, and for runs `deployment`, `run`, `run_id` and `slot` (null
 where the run was not scheduled), at the end `state`, `seconds` and `message` too.
 """

@@ -98,7 +98,7 @@ def make_up(client: SyncPrefectClient, deployment: DeploymentResponse, slot: dat
     )
 
 
-def settle_missed(
+def handle_missed_slots(
     client: SyncPrefectClient,
     deployment: DeploymentResponse,
     now: datetime,

@@ -26,8 +26,9 @@ from tasks.clients.openai_server import Answer
 from tasks.clients.sending.budget import TightError, find_account
 from tasks.clients.sending.sender import Retry, hand_over
 from tasks.core.calls.call import Reply
+from tasks.core.service_settings import Model
 from tasks.errors import AccountBlocked, FactmillError, ServiceUnreachable
-from tasks.settings import Model, home
+from tasks.settings import home
 
 T = TypeVar("T")
 

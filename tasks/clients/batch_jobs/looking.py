@@ -12,8 +12,9 @@ from tasks.clients.batch_jobs.job_files import JobFile, JobServer
 from tasks.clients.batch_jobs.remote import JobState, Remote
 from tasks.clients.servers import open_jobs, open_server
 from tasks.core.calls.jobs import Jobs
+from tasks.core.service_settings import Limits, Model
 from tasks.errors import FactmillError, ServiceError
-from tasks.settings import Limits, Model, api_key
+from tasks.settings import api_key
 
 _TIMEOUT_S = 20.0
 _AT_ONCE = 8

@@ -22,9 +22,9 @@ from tasks.clients.batch_jobs.waiting import Asker, hear_line
 from tasks.clients.sending.sender import Retry
 from tasks.core.calls.call import Reply
 from tasks.core.fingerprints import digest_json
+from tasks.core.service_settings import Model
 from tasks.errors import OutputError, SourceError
 from tasks.files import open_regular
-from tasks.settings import Model
 
 T = TypeVar("T")
 

@@ -11,7 +11,7 @@ from contextvars import ContextVar
 from typing import Protocol
 
 from tasks.clients.sending.sender import Retry
-from tasks.settings import Limits
+from tasks.core.service_settings import Limits
 
 ACCEPTED = "gzip"
 """Value of the header Accept-Encoding."""

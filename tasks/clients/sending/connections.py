@@ -24,8 +24,9 @@ from tasks.clients.sending.bounded import read_body
 from tasks.clients.sending.budget import find_account
 from tasks.clients.sending.credentials import Access, Credentials
 from tasks.clients.sending.redirects import is_same_service
+from tasks.core.service_settings import Model
 from tasks.errors import ServiceUnreachable, SettingsError
-from tasks.settings import Model, environment
+from tasks.settings import environment
 
 _POOL_SIZE = 8
 _PROXY_REFUSES = 407

@@ -13,8 +13,9 @@ from tasks.clients.sending.answers import shorten, tell_error
 from tasks.clients.sending.secrets import Secrets
 from tasks.clients.sending.sender import run_in_thread
 from tasks.core.fingerprints import digest_json
+from tasks.core.service_settings import FromEnvironment, Model
 from tasks.errors import ServiceUnreachable, SettingsError
-from tasks.settings import FromEnvironment, Model, read_headers, read_query
+from tasks.settings import read_headers, read_query
 
 _COMMAND_TIMEOUT_S = 60.0
 

@@ -40,6 +40,7 @@ from tasks.clients.sending.limiter import (
 )
 from tasks.clients.sending.secrets import Secrets
 from tasks.core.calls.call import Reply
+from tasks.core.service_settings import Limits
 from tasks.errors import (
     AccountBlocked,
     BudgetReached,
@@ -49,7 +50,6 @@ from tasks.errors import (
     iterate_causes,
 )
 from tasks.memory import find_shortage
-from tasks.settings import Limits
 
 Item = TypeVar("Item")
 Request = Callable[[Sequence[Item]], Awaitable[list[Reply]]]
@@ -399,7 +399,7 @@ def hand_over(
 
 
 class _Sockets:
-    """The sockets that a function of a thread waits for; whoever no longer waits for the function ends them."""
+    """The sockets that a function in a thread waits for. They are shut down when nobody waits for the function any more."""
 
     def __init__(self) -> None:
         self._held: list[socket.socket] = []

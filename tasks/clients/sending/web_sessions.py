@@ -18,7 +18,7 @@ from tasks.clients.sending.answers import tell_error
 from tasks.clients.sending.bounded import ACCEPTED, PIECE, Body
 from tasks.clients.sending.redirects import check_redirect, count_redirect
 from tasks.clients.sending.sender import Retry, hold_socket
-from tasks.settings import Limits
+from tasks.core.service_settings import Limits
 
 
 class _Bearer(AuthBase):
@@ -58,7 +58,7 @@ class _Adapter(HTTPAdapter):
 
     def get_connection_with_tls_context(self, *args: Any, **kwargs: Any) -> Any:
         pool: Any = super().get_connection_with_tls_context(*args, **kwargs)
-        pool.ConnectionCls = _make_held(pool.ConnectionCls)
+        pool.ConnectionCls = _make_closable(pool.ConnectionCls)
         return pool
 
     def send(self, request: requests.PreparedRequest, *args: Any, **kwargs: Any) -> requests.Response:
@@ -75,7 +75,7 @@ class _Adapter(HTTPAdapter):
         return response
 
 
-class _Held:
+class _ClosableConnection:
     """Mixed into a class of connections, such as plain, TLS or SOCKS ones: their sockets are held (`hold_socket`)."""
 
     sock: Any
@@ -92,8 +92,8 @@ class _Held:
 
 
 @cache
-def _make_held(kind: type) -> type[Any]:
-    return kind if issubclass(kind, _Held) else type(kind.__name__, (_Held, kind), {})
+def _make_closable(kind: type) -> type[Any]:
+    return kind if issubclass(kind, _ClosableConnection) else type(kind.__name__, (_ClosableConnection, kind), {})
 
 
 def open_session(service: str, user_agent: str, limits: Limits, token: str = "") -> requests.Session:

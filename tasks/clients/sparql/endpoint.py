@@ -15,7 +15,7 @@ from tasks.clients.sending.sender import Retry
 from tasks.clients.sending.web_sessions import open_session, raise_retry
 from tasks.clients.sparql.solutions import Solution, read_results
 from tasks.core.calls.call import Reply
-from tasks.settings import Limits
+from tasks.core.service_settings import Limits
 
 _LONGEST_GET = 1500
 _TOO_LONG = ("TimeoutException", "Operation timed out")

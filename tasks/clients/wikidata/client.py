@@ -25,7 +25,7 @@ from tasks.clients.wikidata.queries import (
     read_solutions,
 )
 from tasks.core.calls.call import Call, Deliver, Reply
-from tasks.settings import Limits
+from tasks.core.service_settings import Limits
 
 
 class WikidataSparql:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from tasks.core.calls.call import Call, Reply, Service
+from tasks.core.service_settings import ComputeType
 from tasks.engine.cluster.wanted import Wanted
 from tasks.engine.cluster.wire import (
     read_array,
@@ -28,7 +29,6 @@ from tasks.models.devices import Device, choose_compute_type, name_device
 from tasks.models.embed import SentenceEncoder
 from tasks.models.model_folder import ModelManifest, check_model, read_model
 from tasks.models.services import serve_perplexity, serve_translator
-from tasks.settings import ComputeType
 
 Answer = Callable[[str, Any], Any]
 """Operation and what is asked, as wire.py writes it → the answer, written so too."""

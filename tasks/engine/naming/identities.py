@@ -14,10 +14,11 @@ from pathlib import Path
 from tasks.assets import ROOT
 from tasks.core.calls.perplexity import name_scorer
 from tasks.core.fingerprints import combine_digests, digest_bytes
+from tasks.core.service_settings import EMBEDDED, Model
 from tasks.engine.naming.import_closure import close_over_imports, digest_closure
 from tasks.engine.naming.own_code import read_code
 from tasks.errors import SettingsError, UsageError
-from tasks.settings import EMBEDDED, Model, World, graphs_folder
+from tasks.settings import World, graphs_folder
 from tasks.text.ages import read_age
 
 RULES = "tasks.rules.author"

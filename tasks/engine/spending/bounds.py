@@ -8,12 +8,13 @@ from typing import Any
 from tasks import progress
 from tasks.clients.sending.budget import Budget, spent_by_process
 from tasks.core.fingerprints import digest_json
+from tasks.core.service_settings import CHAT_KINDS, PRICES
 from tasks.core.spending.bounds import Bounds, count, describe_bounds, describe_spent, lower_bounds
 from tasks.core.spending.usage import price_range
 from tasks.engine.runs import Run
 from tasks.errors import BudgetReached, SettingsError
 from tasks.options import RunOptions
-from tasks.settings import CHAT_KINDS, PRICES, World
+from tasks.settings import World
 from tasks.storage.forecasts import count_untold_calls, find_forecast, sum_up_calls
 from tasks.storage.warehouse import Connection, open_warehouse
 

@@ -12,13 +12,14 @@ from tasks.assets import load_prompt
 from tasks.core.addresses import is_query_service, is_wikimedia_api
 from tasks.core.prompts import Ask
 from tasks.core.receipts import DRAWING
+from tasks.core.service_settings import CHAT_KINDS, Limits, Model
 from tasks.core.spending.bounds import count
 from tasks.core.spending.forecasting import Forecast, StageSeen, Use, make_forecast, round_numbers
 from tasks.core.spending.usage import price_range
 from tasks.engine.batches import choose_size
 from tasks.engine.naming.identities import identify_service, service_urls
 from tasks.errors import UsageError
-from tasks.settings import CHAT_KINDS, Limits, Model, World
+from tasks.settings import World
 from tasks.storage.forecasts import Asked
 
 CHARACTERS_A_TOKEN = 4

@@ -7,8 +7,8 @@ from support.batches.asking import answer, ask, ask_all, bodies, collect, jobs, 
 
 from tasks.clients.batch_jobs.job_files import read_jobs
 from tasks.core.calls.call import Reply
+from tasks.core.service_settings import Limits
 from tasks.errors import AccountBlocked, ServiceUnreachable
-from tasks.settings import Limits
 
 
 def test_a_job_gives_what_single_calls_give_at_half_the_price(make_server, tmp_path, told):

@@ -9,8 +9,8 @@ from support.messages.server import KEY, MessagesServer, error
 from tasks.clients.batch_jobs.job_files import read_jobs
 from tasks.clients.batch_jobs.looking import cancel_job, look_at
 from tasks.clients.chat import Chat
+from tasks.core.service_settings import Limits, Model
 from tasks.errors import ServiceError, ServiceUnreachable
-from tasks.settings import Limits, Model
 
 
 def answer(body):

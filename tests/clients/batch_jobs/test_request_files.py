@@ -7,8 +7,8 @@ from support.batches.asking import answer, ask_all, bodies, collect, open_chat
 from support.batches.run_batch import run_batch
 
 from tasks.clients.batch_jobs.request_files import RequestFiles
+from tasks.core.service_settings import Limits
 from tasks.errors import OutputError, RepliesAwaited, SourceError
-from tasks.settings import Limits
 
 
 class Rounds:

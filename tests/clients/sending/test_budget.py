@@ -12,9 +12,9 @@ from tasks.clients.sending.sender import Sender
 from tasks.core.calls.call import Reply
 from tasks.core.calls.chat import call_chat
 from tasks.core.prompts import fill_in, read_prompt
+from tasks.core.service_settings import Limits, Model
 from tasks.core.spending.bounds import Bounds, Spent, lower_bounds
 from tasks.errors import BudgetReached
-from tasks.settings import Limits, Model
 
 PROMPT = read_prompt(
     "test/p",

@@ -14,8 +14,8 @@ from support.steps.virtual_clock import VirtualLoop
 from tasks.clients.sending import sender as sending
 from tasks.clients.sending.sender import Retry, Sender, interrupt_sending, run_in_thread
 from tasks.core.calls.call import Reply
+from tasks.core.service_settings import Limits
 from tasks.errors import ResourcesExhausted, ServiceError, ServiceUnreachable
-from tasks.settings import Limits
 
 QUICK = Limits(parallel=8, timeout_s=5, attempts=4, backoff_s=0.01)
 

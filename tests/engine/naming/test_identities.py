@@ -10,6 +10,7 @@ import pytest
 from support.graphs.rdf_lines import spell_out
 
 from tasks.assets import ROOT
+from tasks.core.service_settings import Endpoint, Model, Wikidata
 from tasks.engine.naming.identities import (
     RULES,
     check_graph_languages,
@@ -26,7 +27,7 @@ from tasks.engine.naming.own_code import read_code
 from tasks.errors import UsageError
 from tasks.graph.load import load_graph
 from tasks.graph.lookup import open_graph
-from tasks.settings import Endpoint, Model, Wikidata, World, graphs_folder
+from tasks.settings import World, graphs_folder
 from tasks.world.data import digest_world
 
 LISTS = {

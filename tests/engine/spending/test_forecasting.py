@@ -10,11 +10,12 @@ import pytest
 
 from tasks.assets import ROOT, load_prompt
 from tasks.core.prompts import fill_in
+from tasks.core.service_settings import Endpoint, Limits, Model
 from tasks.engine.naming.identities import identify_service
 from tasks.engine.spending.forecasting import CHARACTERS_A_TOKEN, Basis, count_prompt, forecast_build
 from tasks.errors import UsageError
 from tasks.granola.evaluation.record import GRANOLA_EVALUATION
-from tasks.settings import Endpoint, Limits, Model, World, load_world
+from tasks.settings import World, load_world
 from tasks.storage.forecasts import Asked
 
 URL = "http://127.0.0.1:9/v1"

@@ -12,7 +12,7 @@ from support.rows.slaq_answers import answer_row
 from support.steps.steps import Left, run_step
 
 from tasks.clients.chat import Chat
-from tasks.settings import Limits, Model
+from tasks.core.service_settings import Limits, Model
 from tasks.slaq.core.evaluation.answers import SlaqAnswer
 from tasks.slaq.evaluation.answer import judge_slaq_answers
 from tasks.slaq.evaluation.ask import SlaqEvaluationInputs, SlaqEvaluationParams

@@ -34,11 +34,11 @@ from questions import draw_texts
 from support.models.random_decoder import write_tokenizer
 
 from tasks.core.calls.perplexity import Weighed
+from tasks.core.service_settings import ComputeType
 from tasks.models.converting.perplexity import add_perplexity
 from tasks.models.decoder_tokens import open_cutter
 from tasks.models.exact_batches import Batching
 from tasks.models.perplexity import LanguageModel
-from tasks.settings import ComputeType
 
 BATCH, SIZE, POSITIONS = 8, 50_257, 1024
 Weigh = Callable[[list[str]], list[float]]

@@ -61,12 +61,12 @@ from cpus import describe_cpu
 from questions import draw_texts
 from translator_corpus import list_held_out, read_corpus
 
+from tasks.core.service_settings import ComputeType
 from tasks.models.converting.translator import add_translator
 from tasks.models.devices import find_multiplier
 from tasks.models.exact_batches import Batching
 from tasks.models.translate import EMBEDDED_FOLDER, END, VOCABULARY, Translator
 from tasks.models.translate_search import Decoding
-from tasks.settings import ComputeType
 from tasks.text.translating.translation import LANGUAGE_CODES, TARGET_LANGUAGES, Asked
 
 WIDTH, INNER_WIDTH, HEADS, TOKENS = 1024, 4096, 16, 256_206

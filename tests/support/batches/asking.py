@@ -13,8 +13,8 @@ from tasks.core.calls.call import Reply
 from tasks.core.calls.chat import call_chat
 from tasks.core.calls.jobs import Jobs
 from tasks.core.prompts import fill_in, read_prompt
+from tasks.core.service_settings import Limits, Model
 from tasks.errors import ServiceError
-from tasks.settings import Limits, Model
 
 PROMPT = b"""+++
 role = "author"

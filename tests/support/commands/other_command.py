@@ -14,7 +14,7 @@ _PROGRAM = """
 import json, sys
 from pathlib import Path
 from support.commands.command import Factmill
-from tasks.settings import Model
+from tasks.core.service_settings import Model
 factmill = Factmill(Path(sys.argv[1]), sys.argv[2], on_prefect=False)
 print(json.dumps(sorted(Model.model_fields)), flush=True)
 for line in sys.stdin:

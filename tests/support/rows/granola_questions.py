@@ -9,7 +9,7 @@ from support.models.scripted_chat import Message, ScriptedChat
 
 from tasks.clients.chat import Chat
 from tasks.core.rows import Row
-from tasks.settings import Limits, Model
+from tasks.core.service_settings import Limits, Model
 
 LIMITS = Limits(parallel=2, timeout_s=5, attempts=2, backoff_s=0.01)
 COLUMNS = {

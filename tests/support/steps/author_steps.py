@@ -18,7 +18,7 @@ from tasks.core.authoring.pieces import Piece
 from tasks.core.calls.call import Call, Deliver, Reply
 from tasks.core.calls.perplexity import Weighed, write_reply
 from tasks.core.rows import Row
-from tasks.settings import Limits, Model
+from tasks.core.service_settings import Limits, Model
 
 LIMITS = Limits(parallel=4, timeout_s=5, attempts=2, backoff_s=0.01)
 WRITER = make_piece("Q1", "P106", "writer", "Q36180")

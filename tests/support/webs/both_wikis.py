@@ -18,7 +18,7 @@ from support.webs.real_mediawiki import RealMediaWiki, default_cache, running_me
 from tasks.clients.wikipedia import Wikipedia
 from tasks.core.calls.call import Call, Deliver, Reply
 from tasks.core.fingerprints import Json
-from tasks.settings import Limits
+from tasks.core.service_settings import Limits
 from tasks.world.data import WorldData
 from tasks.world.files.reading import load_world_data
 from tasks.world.serving import running_world

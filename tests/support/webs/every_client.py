@@ -18,7 +18,7 @@ from tasks.core.calls.knowledge import call_find_items, call_pageviews
 from tasks.core.calls.perplexity import call_perplexity
 from tasks.core.calls.wikipedia import call_resolve_title
 from tasks.core.prompts import fill_in, read_prompt
-from tasks.settings import Limits, Model
+from tasks.core.service_settings import Limits, Model
 
 HERE, AGENT = "test", "factmill-tests"
 PROMPT = read_prompt("test/p", b'+++\nrole = "author"\ninputs = ["name"]\n+++\n# user\nWho is $name?\n')

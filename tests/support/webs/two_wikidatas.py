@@ -13,9 +13,9 @@ from support.webs.wikidata_web import answer_from, open_store, read_query
 from tasks.assets import load_query
 from tasks.clients.wikidata.client import WikidataSparql
 from tasks.clients.wikidata.queries import QUERY_IDS
+from tasks.core.service_settings import Limits
 from tasks.graph.load import load_graph
 from tasks.graph.lookup import open_graph
-from tasks.settings import Limits
 
 LIMITS = Limits(parallel=2, timeout_s=5, attempts=2, backoff_s=0.01, batch=50)
 AGENT = "factmill tests"
