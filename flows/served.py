@@ -9,6 +9,7 @@ import atexit
 import gc
 import logging
 import os
+import runpy
 import signal
 import sys
 from collections.abc import Callable
@@ -120,6 +121,12 @@ def tell_build(report: BuildReport) -> str:
         f"{report.calls_replayed} replayed; "
         f"{report.format_cost()}"
     )
+
+
+def carry_out() -> None:
+    """Carry out the run that Prefect's environment names, in a process that from its beginning ends with the one that serves."""
+    own_run()
+    runpy.run_module("prefect.engine", run_name="__main__")
 
 
 def own_run() -> None:

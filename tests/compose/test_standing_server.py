@@ -40,7 +40,9 @@ def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         inherited = {name: value for name, value in os.environ.items() if not name.startswith("PREFECT_")}
         command = shlex.split(service["command"].replace("0.0.0.0", HOST))
         command = [sys.executable, "-m", *command, "--port", str(port)]
-        server = start_child(command, folder / "log", inherited | service["environment"] | ours)
+        # a variable without a value is passed on where it is set, which it is not here
+        given = {name: value for name, value in service["environment"].items() if value is not None}
+        server = start_child(command, folder / "log", inherited | given | ours)
         try:
             deadline = time.monotonic() + _PATIENCE_S
             while not is_ready(f"http://{HOST}:{port}/api"):

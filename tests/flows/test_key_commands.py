@@ -59,6 +59,7 @@ def test_a_world_s_command_runs_for_a_build_and_never_for_what_was_built(
         factmill("show", "granola"),
         factmill("report", built.json["build_id"]),
     ]
-    assert [each.code for each in looked[1:3]] == [0, 0], looked[1].err
+    assert [each.code for each in looked[1:3]] == [2, 0], looked[1].err
+    assert "files that SHA256SUMS does not list: 'factmill.toml', 'world.toml'" in looked[1].err
     assert not stranger.exists() and ran.read_text() == "ran ran "
     assert len(chat.web.seen) == len(seen)

@@ -159,7 +159,6 @@ def test_a_build_whose_own_prefect_server_is_killed_asks_nothing_twice_and_is_pu
     out, err = process.communicate(timeout=_LIMIT_S)
     assert process.returncode == 0, err
     assert "note: factmill's own Prefect server ended (killed by SIGKILL" in err
-    assert "note: factmill's own Prefect server was lost while the flow ran" in err
     assert "Traceback" not in err and "PREFECT_API_URL" not in err
     asked = [seen.body for seen in model.web.web.seen]
     assert len(asked) == len(set(asked)) > 0

@@ -45,10 +45,8 @@ _MOST_LOOKS = 60
 """Looks for the state that a run has ended in, which is written after its process is gone."""
 _MOST_NAMED = 200
 """Runs ahead of their time that are named in a look."""
-_PROGRAM = (
-    "from flows.served import own_run; own_run(); import runpy; runpy.run_module('prefect.engine', run_name='__main__')"
-)
-"""What the process of a run does: from its beginning it ends with the one that serves, and libraries' last words are not shown."""
+_PROGRAM = "from flows.served import carry_out; carry_out()"
+"""What the process of a run does."""
 
 
 class ServingRunner(Runner):

@@ -163,7 +163,7 @@ def test_a_row_is_followed_back_to_its_calls(factmill: Factmill, built: Built) -
         (["--category", " "], "'--category': '': expected the name of a category, without its prefix, like Astronomy"),
         (["--category", "Category:Algebra"], "'--category': 'Category:Algebra': expected the name of a category"),
         (["--candidates", "1"], "Invalid value for '--candidates'"),
-        (["--days", "9999"], "9999 days of page views before"),
+        (["--days", "9999"], "Invalid value for '--days'"),
         (["--review", "perhaps"], "Invalid value for '--review'"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",

@@ -1,6 +1,7 @@
 """A server of raw sockets on loopback that gives one kind of hostile reply to every request."""
 
 import gzip
+import re
 import socket
 import threading
 import time
@@ -54,17 +55,24 @@ class HostileServer:
 
     def _answer(self, connection: socket.socket) -> None:
         with suppress(OSError), connection:
-            head = b""
-            while self._reads_request and b"\r\n\r\n" not in head:
+            request = b""
+            # the whole of it: a connection that is closed with bytes unread is reset, and its reply is lost
+            while self._reads_request and not _is_whole(request):
                 if not (piece := connection.recv(65_536)):
                     break
-                head += piece
+                request += piece
             else:
                 self.requests += 1
                 self._reply(connection, self._drip_s)
         with self._changed:
             self._open.discard(connection)
             self._changed.notify_all()
+
+
+def _is_whole(request: bytes) -> bool:
+    head, end, body = request.partition(b"\r\n\r\n")
+    length = re.search(rb"\r\ncontent-length: *(\d+)", head, re.IGNORECASE)
+    return bool(end) and len(body) >= int(length[1] if length else 0)
 
 
 def send(head: bytes, body: bytes) -> Reply:
