@@ -50,6 +50,8 @@ _own: list[tuple[Callable[[str], NoReturn], float]] = []
 """How this process ends at once, and after how many seconds, where it is one that may be ended: not a test's, not a
 notebook's."""
 _asked_to_end: SimpleQueue[str] = SimpleQueue()
+_shortages: list[str] = []
+"""Of threads that could not start."""
 
 
 def own_process(end: Callable[[str], NoReturn], grace_s: float = STOP_GRACE_S) -> None:
@@ -62,9 +64,29 @@ def own_process(end: Callable[[str], NoReturn], grace_s: float = STOP_GRACE_S) -
         # it starts now, since a system that has no more threads is one of the reasons to end
         threading.Thread(target=_await_end, name="factmill-ending", daemon=True).start()
         threading.excepthook = _end_where_thread_died
+        setattr(threading.Thread, "start", _noting_shortage(threading.Thread.start))  # noqa: B010 - no type has a name for it
         for name in ("asyncio", "concurrent.futures"):
             logging.getLogger(name).addFilter(_end_where_lost)
     _own[:] = [(end, grace_s)]
+
+
+def _noting_shortage(start: Callable[[threading.Thread], None]) -> Callable[[threading.Thread], None]:
+    def start_noting(thread: threading.Thread) -> None:
+        try:
+            start(thread)
+        except (RuntimeError, MemoryError) as error:
+            _shortages.append(find_shortage(error))
+            raise
+
+    return start_noting
+
+
+def find_noted_shortage() -> str:
+    """Return what a thread that could not start says that the system has no more of; empty where each did.
+
+    Prefect raises some errors without their cause: this is the cause then.
+    """
+    return next(filter(None, _shortages), "")
 
 
 def _await_end() -> NoReturn:

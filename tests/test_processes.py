@@ -58,6 +58,25 @@ def test_a_process_ends_when_a_thread_dies_of_a_shortage(lost: str, told: str) -
     assert told in ran.stdout
 
 
+def test_a_thread_that_could_not_start_is_known_where_a_library_raises_something_else() -> None:
+    program = """
+import threading
+from tasks import processes
+processes.own_process(lambda why: None)
+print(repr(processes.find_noted_shortage()))
+def refuse(*_, **__): raise RuntimeError("can't start new thread")
+threading._start_new_thread = threading._start_joinable_thread = refuse
+try:
+    threading.Thread(target=print).start()
+except RuntimeError:
+    print(processes.find_noted_shortage())
+"""
+    ran = subprocess.run([sys.executable, "-c", program], check=False, capture_output=True, text=True, timeout=60)
+    lines = ran.stdout.splitlines()
+    assert (lines[0], ran.stderr) == ("''", "")
+    assert "no more threads and processes (RuntimeError: can't start new thread)" in lines[1]
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="the kernel tells of a parent's death on Linux alone")
 @pytest.mark.parametrize(("parent", "end"), [(os.getpid(), 0), (2**22 + 1, -signal.SIGTERM)], ids=["there", "gone"])
 def test_a_process_whose_parent_is_gone_before_it_looked_ends(parent: int, end: int) -> None:

@@ -52,7 +52,7 @@ from tasks.core.rows import MOST
 from tasks.errors import FactmillError, UsageError
 from tasks.memory import find_shortage
 from tasks.options import RunOptions, warehouse_of
-from tasks.processes import end_soon
+from tasks.processes import end_soon, find_noted_shortage
 from tasks.text.whole import clean, shorten_middle, whole_text
 
 app = typer.Typer(
@@ -155,7 +155,7 @@ def _run_command() -> int:
 
 def _report_fault(error: Exception) -> None:
     """Say what the system refuses, in a line; a fault of ours with its whole traceback."""
-    if short := find_shortage(error):
+    if short := find_shortage(error) or find_noted_shortage():
         _end_short(short)
     elif isinstance(error, OSError) and (error.filename is not None or error.errno == errno.ENOSPC):
         told = f"cannot read or write {error.filename}: {error.strerror}" if error.filename else f"{error.strerror}"
