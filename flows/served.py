@@ -21,7 +21,7 @@ from prefect.client.schemas.objects import State
 from prefect.states import Completed, Failed
 
 from flows.benchmarks import BENCHMARKS
-from flows.prefect_server import await_server, telling_lost_server
+from flows.prefect_server import await_server, find_standing, find_trouble, telling_lost_server
 from flows.running import load_flow, make_build
 from flows.watching.pages import leave_page
 from tasks import progress
@@ -74,8 +74,9 @@ def end_in_state(make: Callable[[], str]) -> State[Any]:
             await_server()
             state = _end_in_state(make)
         await_server()
-    except BaseException:  # a stop: Prefect would go on for minutes trying to report it to a server that is away
-        end_soon()
+    except BaseException:  # a stop, which Prefect reports; to a server that is away it would try to for minutes
+        if (url := find_standing()) and find_trouble(url):
+            end_soon()
         raise
     return state
 
