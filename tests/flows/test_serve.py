@@ -214,6 +214,24 @@ def test_unknown_and_wrong_parameters_are_told_by_name(standing: Standing, serve
     assert not any("Traceback" in line or "nanobind" in line for line in served.lines), served.lines
 
 
+@pytest.mark.usefixtures("served")
+def test_a_cancelled_run_stops_while_it_waits_as_it_was_told_to_and_the_next_goes_on(
+    standing: Standing, model: Model
+) -> None:
+    model.answers = 2
+    run = standing.start("granola/granola-chatty", params=short(4)).json()
+    standing.wait(lambda: len(model.web.seen) > 2)
+    standing.cancel(run["id"])
+    state = standing.end_of(run["id"])
+    assert state["type"] == "CANCELLED", state
+    why = "Cancelled: what was done is kept; the same run again goes on from it"
+    standing.wait(lambda: why in standing.log_of(run["id"]))
+    model.answers = None
+    again = standing.start("granola/granola-chatty", params=short(4)).json()
+    assert standing.end_of(again["id"])["message"].startswith("granola-")
+    assert len(model.answered) == len(set(model.answered)) == 4
+
+
 def test_a_run_whose_process_is_killed_is_an_alarm(
     standing: Standing, served: Served, model: Model, alarms: Loopback
 ) -> None:
@@ -236,24 +254,6 @@ def find_process(run_id: str) -> int:
             if is_a_run and f"PREFECT__FLOW_RUN_ID={run_id}".encode() in (process / "environ").read_bytes():
                 return int(process.name)
     raise AssertionError(f"no process carries out {run_id}")
-
-
-@pytest.mark.usefixtures("served")
-def test_a_cancelled_run_stops_while_it_waits_as_it_was_told_to_and_the_next_goes_on(
-    standing: Standing, model: Model
-) -> None:
-    model.answers = 2
-    run = standing.start("granola/granola-chatty", params=short(4)).json()
-    standing.wait(lambda: len(model.web.seen) > 2)
-    standing.cancel(run["id"])
-    state = standing.end_of(run["id"])
-    assert state["type"] == "CANCELLED", state
-    why = "Cancelled: what was done is kept; the same run again goes on from it"
-    standing.wait(lambda: why in standing.log_of(run["id"]))
-    model.answers = None
-    again = standing.start("granola/granola-chatty", params=short(4)).json()
-    assert standing.end_of(again["id"])["message"].startswith("granola-")
-    assert len(model.answered) == len(set(model.answered)) == 4
 
 
 @pytest.mark.usefixtures("served")
