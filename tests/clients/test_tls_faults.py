@@ -34,8 +34,8 @@ FAULTS = {
     "expired": "certificate has expired.*REQUESTS_CA_BUNDLE",
     "other host": "Hostname mismatch.*REQUESTS_CA_BUNDLE",
     "unknown authority": "unable to get local issuer certificate.*REQUESTS_CA_BUNDLE",
-    "no TLS": "(WRONG_VERSION_NUMBER|RECORD_LAYER_FAILURE).*speaks no TLS",
-    "old TLS": "ALERT_PROTOCOL_VERSION.*speaks no TLS",
+    "no TLS": "agree on no version of TLS.*one for https",
+    "old TLS": "agree on no version of TLS.*one for https",
 }
 
 

@@ -61,16 +61,8 @@ all that is left at the end of a run."""
 _REFUSALS = frozenset({"http_429", "maxlag", "ratelimited"})
 """Codes of answers to a client that sends too much."""
 _OVERLOAD = _REFUSALS | {"http_503", "http_504", "timeout", "timeouterror", "provider_busy"}
-_NO_TLS = frozenset(
-    {
-        "NO_PROTOCOLS_AVAILABLE",
-        "RECORD_LAYER_FAILURE",
-        "TLSV1_ALERT_PROTOCOL_VERSION",
-        "UNSUPPORTED_PROTOCOL",
-        "WRONG_VERSION_NUMBER",
-    }
-)
-"""OpenSSL's reasons that say that a server speaks an older TLS, or none."""
+_PASSING_TLS = (ssl.SSLEOFError, ssl.SSLSyscallError, ssl.SSLZeroReturnError)
+"""Connections that end while they are made secure, as they do at a server that starts or stops."""
 _log = logging.getLogger(__name__)
 
 
@@ -286,7 +278,7 @@ class Sender:
         except TimeoutError:
             self._try_again(job, piece, Retry(f"timeout: no answer within {timeout_s:g} s", split=True))
         except Retry as trouble:
-            if advice := _find_tls_advice(trouble):
+            if advice := _find_tls_advice(trouble, self._was_answered):
                 told = str(trouble).removeprefix("unreachable: ")
                 raise ServiceUnreachable(f"{self._name}: no secure connection: {told}. {advice}") from trouble
             self._try_again(job, piece, trouble)
@@ -357,16 +349,19 @@ class Sender:
         return min(LONGEST_BACKOFF_S, backoff_s)
 
 
-def _find_tls_advice(trouble: Retry) -> str:
-    """Return what to do about a connection that no further try makes secure; empty for any other trouble."""
+def _find_tls_advice(trouble: Retry, was_answered: bool) -> str:
+    """Return what to do about a connection that no further try makes secure; empty for any other trouble.
+
+    What OpenSSL objects to has names that differ by its version; before the first answer it is the handshake, whatever its name.
+    """
     for each in iterate_causes(trouble):
         if isinstance(each, ssl.SSLCertVerificationError):
             return (
                 "The server's certificate is not accepted: the service has to mend it, or the address or this machine's clock is "
                 "wrong; where an authority of your own signs, name its file (PEM) in REQUESTS_CA_BUNDLE and SSL_CERT_FILE"
             )
-        if isinstance(each, ssl.SSLError) and each.reason in _NO_TLS:
-            return "The server speaks no TLS that this machine accepts: check whether the address is one for https"
+        if isinstance(each, ssl.SSLError) and not isinstance(each, _PASSING_TLS) and not was_answered:
+            return "The server and this machine agree on no version of TLS: check whether the address is one for https"
     return ""
 
 
