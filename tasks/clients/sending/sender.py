@@ -20,7 +20,7 @@ import ssl
 import threading
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Hashable, Sequence
-from concurrent.futures import CancelledError, Future
+from concurrent.futures import CancelledError, Future, InvalidStateError
 from contextlib import suppress
 from contextvars import ContextVar, copy_context
 from dataclasses import replace
@@ -376,9 +376,10 @@ def hand_over(
     Raises what the work or `deliver` raises, and lets Ctrl-C through at once; the work is then cancelled. ServiceError
     when it was interrupted.
     """
-    loop = _background_loop()
-    with _starting:  # requests may go out before this thread goes on, and are then to be found by interrupt_sending
-        future = asyncio.run_coroutine_threadsafe(work, loop)
+    with (
+        _starting
+    ):  # requests may go out before this thread goes on; interrupt_sending, and a loop that ends, have to find them
+        future = asyncio.run_coroutine_threadsafe(work, _background_loop())
         _under_way.add(future)
     future.add_done_callback(lambda _: arrived.put(None))
     try:
@@ -394,7 +395,7 @@ def hand_over(
 
 
 class _Sockets:
-    """The sockets that a function in a thread waits for. They are shut down when nobody waits for the function any more."""
+    """The sockets that a function in a thread waits for, shut down when nobody waits for the function any more."""
 
     def __init__(self) -> None:
         self._held: list[socket.socket] = []
@@ -402,29 +403,34 @@ class _Sockets:
         self._is_over = False
 
     def hold(self, connected: socket.socket) -> None:
-        """Have a socket ended when the function is no longer waited for; TimeoutError when it is not any more."""
+        """Shut a socket down when nobody waits for the function any more; TimeoutError when that is so already."""
         with self._lock:
             if self._is_over:
                 raise TimeoutError("the time of this request is over")
             # a duplicate stands for the connection whatever becomes of the object: TLS takes its number away, pools close it
             self._held.append(socket.fromfd(connected.fileno(), socket.AF_INET, socket.SOCK_STREAM))
 
-    def let_go(self, *, ends: bool = False) -> None:
-        """Hold no socket any more; `ends`: what waits for one of them is woken, and no further one is held."""
+    def release(self) -> None:
+        """Hold none of them any more: other functions may use their connections."""
         with self._lock:
-            self._is_over |= ends
             for held in self._held:
-                with held, suppress(OSError):  # one that the other side has closed
-                    if ends:
-                        held.shutdown(socket.SHUT_RDWR)
+                held.close()
             self._held.clear()
+
+    def end(self) -> None:
+        """Shut them down, which wakes what waits for them, and hold no further one."""
+        with self._lock:
+            self._is_over = True
+            for held in self._held:
+                with held, suppress(OSError):  # the other side has closed it
+                    held.shutdown(socket.SHUT_RDWR)
 
 
 _sockets: ContextVar[_Sockets | None] = ContextVar("sockets", default=None)
 
 
 def hold_socket(connected: socket.socket) -> None:
-    """Have a socket ended when nobody waits any more for the function that `run_in_thread` runs in this thread.
+    """Shut a socket down when nobody waits any more for the function that `run_in_thread` runs in this thread.
 
     TimeoutError when that is so already.
     """
@@ -432,38 +438,41 @@ def hold_socket(connected: socket.socket) -> None:
         sockets.hold(connected)
 
 
+def release_sockets() -> None:
+    """Hold none of this thread's sockets any more: their replies are read, and other threads may use their connections."""
+    if sockets := _sockets.get():
+        sockets.release()
+
+
 async def run_in_thread(function: Callable[..., Result], *args: Any) -> Result:
     """Return what a blocking function returns, run in a thread of its own.
 
-    After a time-out or Ctrl-C the connections of the function are ended (`hold_socket`), so that its thread reads no more
-    and ends. The thread is a daemon: nobody waits for an address that is looked up or called for long, as the interpreter
-    does at its end for the threads of a pool.
+    After a time-out or Ctrl-C the connections of the function are shut down (`hold_socket`), so that its thread reads no more
+    and ends. The thread is a daemon: the interpreter does not wait at its end for one that looks up an address or connects,
+    as it would for the threads of a pool.
     """
     loop = asyncio.get_running_loop()
     future: asyncio.Future[Result] = loop.create_future()
     sockets, context = _Sockets(), copy_context()
     context.run(_sockets.set, sockets)
-    work = partial(_run, partial(function, *args), sockets, loop, future)
+    work = partial(_run, partial(function, *args), loop, future)
     threading.Thread(target=context.run, args=(work,), name="factmill-request", daemon=True).start()
     try:
         return await future
     finally:
-        sockets.let_go(ends=True)
-        del future, work  # an error holds this frame, and what was read for as long as it is held by the frame
+        sockets.end()
+        del future, work  # an error holds this frame, and the frame would hold what was read
 
 
-def _run(
-    function: Callable[[], Result], sockets: _Sockets, loop: asyncio.AbstractEventLoop, future: asyncio.Future[Result]
-) -> None:
-    """Run a function and hand over its result; before, its sockets are let go, since they may serve further requests."""
+def _run(function: Callable[[], Result], loop: asyncio.AbstractEventLoop, future: asyncio.Future[Result]) -> None:
+    """Run a function and hand over what it returns or raises."""
     try:
         result = function()
-    except BaseException as error:  # noqa: BLE001 (handed over to whoever waits)
+    except BaseException as error:  # noqa: BLE001 (raised where the future is awaited)
         settle = partial(_settle, future, future.set_exception, error)
     else:
         settle = partial(_settle, future, future.set_result, result)
-    sockets.let_go()
-    with suppress(RuntimeError):  # a loop that is closed has nobody who waits
+    with suppress(RuntimeError):  # the loop is closed, so nobody waits
         loop.call_soon_threadsafe(settle)
 
 
@@ -487,7 +496,7 @@ _starting = threading.RLock()
 
 
 def _background_loop() -> asyncio.AbstractEventLoop:
-    """Return the loop of this process, started by whoever comes first."""
+    """Return the loop of this process, started by the first caller."""
     with _starting:
         if not _loops:
             loop = asyncio.new_event_loop()
@@ -497,8 +506,8 @@ def _background_loop() -> asyncio.AbstractEventLoop:
 
 
 def _run_loop(loop: asyncio.AbstractEventLoop) -> None:
-    """Run the loop until memory or threads run out in it: every `send` then ends with ResourcesExhausted, since asyncio only logs
-    a callback that it loses to that, and what waits for the callback would wait forever."""
+    """Run the loop until memory or threads run out in it; every `send` then ends with ResourcesExhausted. asyncio only logs a
+    callback that it loses to that, and what waits for the callback would wait forever."""
     short: list[str] = []
 
     def handle(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
@@ -516,6 +525,7 @@ def _run_loop(loop: asyncio.AbstractEventLoop) -> None:
         short.append(find_shortage(error))
     with _starting:
         _loops.remove(loop)
-        left = [future for future in _under_way if not future.done()]
+        left = list(_under_way)
     for future in left:
-        future.set_exception(ResourcesExhausted(short[0]))
+        with suppress(InvalidStateError):  # it has just ended
+            future.set_exception(ResourcesExhausted(short[0]))

@@ -17,7 +17,7 @@ from urllib3.exceptions import HTTPError, ProtocolError, ReadTimeoutError
 from tasks.clients.sending.answers import tell_error
 from tasks.clients.sending.bounded import ACCEPTED, PIECE, Body
 from tasks.clients.sending.redirects import check_redirect, count_redirect
-from tasks.clients.sending.sender import Retry, hold_socket
+from tasks.clients.sending.sender import Retry, hold_socket, release_sockets
 from tasks.core.service_settings import Limits
 
 
@@ -70,6 +70,7 @@ class _Adapter(HTTPAdapter):
             response._content = body.finish()
             response._content_consumed = True  # type: ignore[attr-defined]
         finally:
+            release_sockets()
             response.close()
         response.encoding = "utf-8"  # as JSON is; a body's own word for it may be wrong, or a codec that fails
         return response
