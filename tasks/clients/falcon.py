@@ -4,6 +4,7 @@ Falcon is slow and often down, and a request that it did not answer at once is s
 first try gets half the time-out of the world's file.
 """
 
+import logging
 from collections.abc import Sequence
 
 import httpx
@@ -17,6 +18,9 @@ from tasks.core.service_settings import Limits
 
 LISTS = ("entities_wikidata", "relations_wikidata", "entities_dbpedia", "relations_dbpedia")
 """Keys of a reply; any may be missing or null."""
+# they log headers and reasons of replies, in which servers repeat tokens
+logging.getLogger("httpx").setLevel(logging.WARNING)
+logging.getLogger("httpcore").setLevel(logging.WARNING)
 
 
 class Falcon:

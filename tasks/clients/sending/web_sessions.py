@@ -1,17 +1,17 @@
 """Sessions of the requests library, as the SPARQL, Wikipedia and Pageviews clients use them.
 
 A session's adapter reads every body whole and within its limit (bounded.py), redirects' too, before the session, mwclient or
-a hook sees the response. Connections can be ended while a thread waits for them (`hold_socket`).
+a hook sees the response. Connections can be shut down while a thread waits for them (`hold_socket`).
 """
 
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import requests
 from requests.adapters import HTTPAdapter
-from requests.auth import AuthBase
 from urllib3.exceptions import HTTPError, ProtocolError, ReadTimeoutError
 
 from tasks.clients.sending.answers import tell_error
@@ -21,15 +21,8 @@ from tasks.clients.sending.sender import Retry, hold_socket, release_sockets
 from tasks.core.service_settings import Limits
 
 
-class _Bearer(AuthBase):
-    """Signs requests; the session drops the header where a redirect leaves the host, and asks no .netrc instead."""
-
-    def __init__(self, token: str) -> None:
-        self._token = token
-
-    def __call__(self, r: requests.PreparedRequest) -> requests.PreparedRequest:
-        r.headers["Authorization"] = f"Bearer {self._token}"
-        return r
+# it logs paths of redirects and headers that it cannot parse, in which servers repeat tokens
+logging.getLogger("urllib3").setLevel(logging.ERROR)
 
 
 class _Session(requests.Session):
@@ -49,7 +42,7 @@ class _Session(requests.Session):
 
 
 class _Adapter(HTTPAdapter):
-    """Reads bodies within their limits, over connections that can be ended."""
+    """Reads bodies within their limits, over connections that can be shut down."""
 
     def __init__(self, service: str, limits: Limits) -> None:
         super().__init__(pool_connections=1, pool_maxsize=limits.parallel, max_retries=0)
@@ -58,7 +51,7 @@ class _Adapter(HTTPAdapter):
 
     def get_connection_with_tls_context(self, *args: Any, **kwargs: Any) -> Any:
         pool: Any = super().get_connection_with_tls_context(*args, **kwargs)
-        pool.ConnectionCls = _make_closable(pool.ConnectionCls)
+        pool.ConnectionCls = _hold_sockets_of(pool.ConnectionCls)
         return pool
 
     def send(self, request: requests.PreparedRequest, *args: Any, **kwargs: Any) -> requests.Response:
@@ -72,12 +65,14 @@ class _Adapter(HTTPAdapter):
         finally:
             release_sockets()
             response.close()
-        response.encoding = "utf-8"  # as JSON is; a body's own word for it may be wrong, or a codec that fails
+        response.encoding = (
+            "utf-8"  # as JSON is; the charset that a server names may be wrong, or have a codec that fails
+        )
         return response
 
 
-class _ClosableConnection:
-    """Mixed into a class of connections, such as plain, TLS or SOCKS ones: their sockets are held (`hold_socket`)."""
+class _HeldConnection:
+    """Mixed into a class of connections, such as plain, TLS or SOCKS ones: holds their sockets (`hold_socket`)."""
 
     sock: Any
 
@@ -87,14 +82,19 @@ class _ClosableConnection:
         return opened
 
     def request(self, *args: Any, **kwargs: Any) -> None:
-        if self.sock is not None:  # kept from an earlier request, or open already for this one
+        if self.sock is not None:  # of an earlier request, or opened for this one by now
             hold_socket(self.sock)
         super().request(*args, **kwargs)  # type: ignore[misc]
 
 
 @cache
-def _make_closable(kind: type) -> type[Any]:
-    return kind if issubclass(kind, _ClosableConnection) else type(kind.__name__, (_ClosableConnection, kind), {})
+def _hold_sockets_of(kind: type) -> type[Any]:
+    return kind if issubclass(kind, _HeldConnection) else type(kind.__name__, (_HeldConnection, kind), {})
+
+
+def _sign(request: requests.PreparedRequest, *, token: str) -> requests.PreparedRequest:
+    request.headers["Authorization"] = f"Bearer {token}"
+    return request
 
 
 def open_session(service: str, user_agent: str, limits: Limits, token: str = "") -> requests.Session:
@@ -103,7 +103,8 @@ def open_session(service: str, user_agent: str, limits: Limits, token: str = "")
     `service`: what stands in messages; `token`: sent to the host of a request, not to one that it redirects to.
     """
     session = _Session(service, limits)
-    session.auth = _Bearer(token) if token else None
+    # the session drops a header that this adds where a redirect leaves the host, and reads no .netrc for the host itself
+    session.auth = partial(_sign, token=token) if token else None
     session.headers.update({"User-Agent": user_agent, "Accept-Encoding": ACCEPTED})
     for scheme in ("http://", "https://"):
         session.mount(scheme, _Adapter(service, limits))

@@ -28,24 +28,29 @@ def model(url: str, limits: Limits) -> Model:
     return Model(kind="openai", name="m", url=f"{url}/v1", limits=limits)
 
 
-CLIENTS: dict[str, tuple[Callable[[str, Limits], Service], Callable[[str], Call]]] = {
+CLIENTS: dict[str, tuple[Callable[..., Service], Callable[[str], Call]]] = {
     "wikidata": (
-        lambda url, limits: WikidataSparql(url, HERE, limits, AGENT, {"find_items": load_query("wikidata/find_items")}),
+        lambda url, limits, token="": WikidataSparql(
+            url, HERE, limits, AGENT, {"find_items": load_query("wikidata/find_items")}, token
+        ),
         lambda name: call_find_items(HERE, name),
     ),
     "dbpedia": (
-        lambda url, limits: Dbpedia(url, HERE, limits, AGENT, load_query("dbpedia/same_as")),
+        lambda url, limits, token="": Dbpedia(url, HERE, limits, AGENT, load_query("dbpedia/same_as"), token),
         lambda name: call_same_as(HERE, f"http://dbpedia.org/resource/{name}"),
     ),
     "wikipedia": (
-        lambda url, limits: Wikipedia(url, HERE, limits, AGENT),
+        lambda url, limits, token="": Wikipedia(url, HERE, limits, AGENT, token),
         lambda name: call_resolve_title(HERE, name),
     ),
     "pageviews": (
-        lambda url, limits: Pageviews(url, HERE, limits, AGENT),
+        lambda url, limits, token="": Pageviews(url, HERE, limits, AGENT, token),
         lambda name: call_pageviews(HERE, name, "20250101", "20250103"),
     ),
-    "falcon": (lambda url, limits: Falcon(url, HERE, limits, AGENT), lambda name: call_link(HERE, name, 2)),
+    "falcon": (
+        lambda url, limits, token="": Falcon(url, HERE, limits, AGENT, token),
+        lambda name: call_link(HERE, name, 2),
+    ),
     "chat": (
         lambda url, limits: Chat(HERE, model(url, limits), lambda: "sk-secret-0123456789", AGENT),
         lambda name: call_chat(HERE, "m", fill_in(PROMPT, name=name)),
@@ -61,4 +66,6 @@ CLIENTS: dict[str, tuple[Callable[[str, Limits], Service], Callable[[str], Call]
         lambda name: call_perplexity(HERE, name),
     ),
 }
-"""Name → what opens a client for an address, and what makes a call about something of a name."""
+"""Name → what opens a client for an address, within limits, and what makes a call about something of a name."""
+WITH_TOKENS = ("wikidata", "dbpedia", "wikipedia", "pageviews", "falcon")
+"""Clients that take a token as well."""
