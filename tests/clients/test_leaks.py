@@ -1,4 +1,4 @@
-"""A key that a server repeats is in nothing that a client hands on: no reply, error, note, log or file, in no spelling."""
+"""A key that a server repeats, in any spelling, is in nothing that a client hands on: no reply, error, note, log or file."""
 
 import asyncio
 import json
@@ -16,6 +16,7 @@ from tasks.clients.batch_jobs.job_files import JobsPlace
 from tasks.clients.chat import Chat
 from tasks.clients.openai_server import OpenAiServer
 from tasks.clients.perplexity import Scorer
+from tasks.clients.sending.secrets import Secrets
 from tasks.core.calls.chat import call_chat
 from tasks.core.calls.perplexity import call_perplexity
 from tasks.core.prompts import fill_in, read_prompt
@@ -116,7 +117,7 @@ KINDS: dict[str, Callable[[Loopback, list[str]], None]] = {
 
 
 def gather(ask: Callable[[], None], handed: list[str], caplog: Any, capsys: Any) -> str:
-    """Return all that comes of asking: what is handed on, said, logged and raised."""
+    """Return everything that comes out of a request: what is handed on, printed, logged and raised."""
     caplog.set_level(logging.DEBUG)
     try:
         ask()
@@ -156,6 +157,15 @@ def test_a_key_in_pieces_is_scrubbed_once_they_are_joined(server, caplog, capsys
         server.script(told)
         assert find_key(gather(lambda: ask(server, handed), handed, caplog, capsys)) == ""  # noqa: B023
         assert handed
+
+
+def test_a_key_of_digits_is_scrubbed_where_a_server_repeats_it_as_a_number():
+    secrets = Secrets()
+    secrets.hide("987654321098765")
+    scrubbed = secrets.scrub(
+        '{"account": 987654321098765, "left": [-987654321098765.5, 98765], "id": "k987654321098765"}'
+    )
+    assert json.loads(scrubbed) == {"account": "***", "left": ["-***.5", 98765], "id": "k***"}
 
 
 LINES: dict[str, Any] = {

@@ -2,13 +2,13 @@
 
 A server may repeat a key whole or in part, and encode it. A text is searched as it is and with its escapes decoded up to three
 times (JSON, URL, HTML), for the secret itself and for what base64 makes of it wherever it begins in the encoded bytes. Strings
-of a JSON text are searched after they are parsed, so that no escape is cut in two.
+of a JSON text are searched after they are parsed, so that no escape is cut in two; a number that shows a secret becomes text.
 
 | what is hidden | from how many characters on |
 |---|---|
 | a secret with a letter and a digit, or with a character other than letters, digits and `-_. ` | 5 |
-| any other one, such as `ollama`, `not-needed` or `12345678`, which ordinary text may hold | 12 |
-| its beginning or its end | 8, and as many as such a mix of characters takes; `sk-proj-` alone is no secret |
+| any other, such as `ollama`, `not-needed` or `12345678`, which ordinary text may hold | 12 |
+| its beginning or its end | 8, or more until it has such a mix of characters; `sk-proj-` alone is no secret |
 | its beginning and its end with asterisks or dots between, as in `sk-ab***xy` | 3 and 2 |
 """
 
@@ -38,8 +38,8 @@ _ESCAPE = re.compile(
     r"|%[0-7][0-9a-fA-F]|%[c-dC-D][0-9a-fA-F]%[89abAB][0-9a-fA-F]|%[eE][0-9a-fA-F](?:%[89abAB][0-9a-fA-F]){2}"
     r"|%[fF][0-9a-fA-F](?:%[89abAB][0-9a-fA-F]){3}|&(?:#[0-9]{1,7}|#[xX][0-9a-fA-F]{1,6}|quot|apos|amp|lt|gt);"
 )
-_STRING = re.compile(r'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
-"""A string of a JSON text."""
+_STRING_OR_NUMBER = re.compile(r'"(?:[^"\\]++|\\.)*+"|-?[0-9][0-9.eE+-]*', re.DOTALL)
+"""Of a JSON text."""
 
 
 class Secrets:
@@ -53,7 +53,7 @@ class Secrets:
     def hide(self, secret: str) -> None:
         """Remove a secret from all texts from now on; of one in several words, such as `Bearer KEY`, each word too."""
         words = secret.split()
-        for each in {" ".join(words): None, **dict.fromkeys(words)}:
+        for each in dict.fromkeys([" ".join(words), *words]):
             if len(each) < (_SHORTEST_WORD if _PLAIN.fullmatch(each) else _SHORTEST):
                 continue
             if len(words) > 1 and each not in words:
@@ -76,7 +76,7 @@ class Secrets:
             json.loads(text)
         except (ValueError, RecursionError):
             return self._replace(text)
-        return _STRING.sub(self._scrub_string, text)
+        return _STRING_OR_NUMBER.sub(self._scrub_found, text)
 
     def scrub_values(self, value: Json) -> Json:
         """Return a JSON-able value with each of its texts scrubbed, names too."""
@@ -91,8 +91,8 @@ class Secrets:
     def _add(self, form: str, shortest: int) -> None:
         self._pieces[form] = _shorten(form, shortest), _shorten(form[::-1], shortest)[::-1]
 
-    def _scrub_string(self, found: re.Match[str]) -> str:
-        text: str = json.loads(found[0], strict=False)
+    def _scrub_found(self, found: re.Match[str]) -> str:
+        text: str = json.loads(found[0], strict=False) if found[0].startswith('"') else found[0]
         scrubbed = self._replace(text)
         return found[0] if scrubbed == text else json.dumps(scrubbed)
 
