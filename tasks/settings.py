@@ -161,7 +161,7 @@ class World(StrictModel):
         """Raise SettingsError when one of these services may not be asked: `token_env` names a variable that is not set, or
         the service is not on this machine and `user_agent` does not say how to reach us."""
         for section in sections:
-            service: Endpoint | Wikidata = getattr(self, section)
+            service: Endpoint = getattr(self, section)
             if section == "wikidata" and self.wikidata.engine == "graph":
                 continue
             read_token(section, service)
@@ -335,7 +335,7 @@ def api_key(model: Model) -> str:
     return key
 
 
-def read_token(section: str, service: Endpoint | Wikidata) -> str:
+def read_token(section: str, service: Endpoint) -> str:
     """Return a service's token from the environment, empty where it has none; SettingsError when it is named but not usable."""
     token = os.environ.get(service.token_env, "") if service.token_env else ""
     if service.token_env and not token:

@@ -21,7 +21,7 @@ from tasks.clients.sending.sender import Retry, run_in_thread
 from tasks.clients.sending.web_sessions import open_session, raise_retry
 from tasks.clients.servers import open_server
 from tasks.core.addresses import is_this_machine
-from tasks.core.service_settings import Endpoint, Limits, Model, Wikidata
+from tasks.core.service_settings import Endpoint, Limits, Model
 from tasks.engine.benchmark import Benchmark
 from tasks.engine.naming.identities import service_urls
 from tasks.engine.naming.locks import digest_assets, make_lock
@@ -271,7 +271,7 @@ def _count_builds(warehouse: Path) -> str:
 
 def _reach_service(name: str, world: World) -> str:
     """Return that a service answers; SettingsError when its token is not set, ServiceError when it refuses."""
-    service: Endpoint | Wikidata = getattr(world, name)
+    service: Endpoint = getattr(world, name)
     token = read_token(name, service)
     return _reach(_address(name, service.url), world.user_agent, token) + (", signed in by a token" if token else "")
 

@@ -11,10 +11,10 @@ from urllib.parse import urlsplit
 _SECRET = re.compile(r"\A.*@|[?#].*", re.DOTALL)
 """What of an address may hold a password or a token."""
 _WIKIMEDIA = (
-    *("wikipedia.org", "wikimedia.org", "wikidata.org", "mediawiki.org", "wikifunctions.org", "wiktionary.org"),
-    *("wikibooks.org", "wikinews.org", "wikiquote.org", "wikisource.org", "wikiversity.org", "wikivoyage.org"),
+    *(".wikipedia.org", ".wikimedia.org", ".wikidata.org", ".mediawiki.org", ".wikifunctions.org", ".wiktionary.org"),
+    *(".wikibooks.org", ".wikinews.org", ".wikiquote.org", ".wikisource.org", ".wikiversity.org", ".wikivoyage.org"),
 )
-_QUERY_SERVICE = re.compile(r"(query|query-main|query-scholarly)\.wikidata\.org")
+_QUERY_SERVICE = ("query.wikidata.org", "query-main.wikidata.org", "query-scholarly.wikidata.org")
 _LONGEST = 2000
 """Characters of an address, at most."""
 
@@ -66,13 +66,12 @@ def is_this_machine(url: str) -> bool:
 
 def is_wikimedia_api(url: str) -> bool:
     """True when the host of a URL is one whose API requests Wikimedia counts together: all but the Query Service."""
-    host = _find_host(url)
-    return any(host == each or host.endswith(f".{each}") for each in _WIKIMEDIA) and not is_query_service(url)
+    return f".{_find_host(url)}".endswith(_WIKIMEDIA) and not is_query_service(url)
 
 
 def is_query_service(url: str) -> bool:
     """True when the host of a URL is the Wikidata Query Service."""
-    return _QUERY_SERVICE.fullmatch(_find_host(url)) is not None
+    return _find_host(url) in _QUERY_SERVICE
 
 
 def _find_host(url: str) -> str:

@@ -67,7 +67,7 @@ def _check_variable(name: str) -> str:
 
 
 FILES = "files"
-"""Downloads of the files of batch jobs, as an operation."""
+"""The operation that downloads files of batch jobs."""
 OPERATIONS = (
     *("find_items", "describe_items", "label", "resolve_item", "neighbours", "list_facts", "item_facts", "item_states"),
     *("item_paths", "date_paths", "number_paths", "same_as", "pageviews", "link"),
@@ -77,8 +77,6 @@ OPERATIONS = (
 """What services are asked over the network."""
 _MAX_BYTES, _MAX_FILE_BYTES = 32_000_000, 2_000_000_000
 """The HTML of the longest articles has some ten million; a batch job has 50,000 answers."""
-
-
 Variable = Annotated[str, AfterValidator(_check_variable)]
 
 
@@ -106,8 +104,8 @@ class Limits(StrictModel):
     """Hosts that the service may redirect to beside its own, such as "query.example.org" or "127.0.0.1:9999"."""
     max_bytes: dict[str, Annotated[int, Field(ge=1)]] = Field(default={})
     """Bytes of one reply, uncompressed, at most: a number, or a table by operation, such as `{ page_text = 64_000_000 }`, in
-    which `all` stands for the operations that it does not name. Default: 32,000,000; for the `files` of batch jobs
-    2,000,000,000, unless the table names them."""
+    which `all` holds for the operations that the table does not name. Default: 32,000,000; for `files` (of batch jobs)
+    2,000,000,000, unless the table names it."""
 
     @field_validator("max_bytes", mode="before")
     @classmethod
@@ -141,29 +139,22 @@ class Endpoint(StrictModel):
     limits: Limits = Limits()
 
 
-class Wikidata(StrictModel):
-    """Where items are looked up: a SPARQL endpoint or a local graph."""
+class Wikidata(Endpoint):
+    """Where items are looked up: a SPARQL endpoint, or a local graph, which needs no address and whose replies do not age."""
 
     engine: Literal["sparql", "graph"] = "sparql"
-    url: Address = ""
-    """SPARQL endpoint, or `embedded`; unused with engine `graph`."""
-    token_env: Variable = ""
-    """As of any service."""
     graph: Name = ""
     """Name of a graph loaded with `factmill graph load`, with engine `graph`."""
-    max_age: Age | None = None
-    """As of any service; what a local graph says does not age."""
-    limits: Limits = Limits()
 
 
 class Wikimedia(StrictModel):
-    """How the hosts of Wikimedia are treated, together: their limits are a client's, not a host's."""
+    """How all hosts of Wikimedia are treated together: Wikimedia limits clients, whichever host they ask."""
 
     parallel: int = Field(default=3, ge=1, le=1024)
     """Requests under way at once to all of Wikimedia's APIs but the Query Service."""
     requests_per_minute: float | None = Field(default=None, gt=0, allow_inf_nan=False)
     """Requests to these APIs, evenly spread; None: 200, or 2000 where each of these services has a `token_env`. An account with
-    few edits may send 200 with a token too."""
+    few edits may send only 200."""
     query_parallel: int = Field(default=5, ge=1, le=1024)
     """Queries under way at once in the Wikidata Query Service."""
     query_seconds_per_minute: float = Field(default=60, gt=0, allow_inf_nan=False)

@@ -19,7 +19,7 @@ from tasks.core.calls.call import Service
 from tasks.core.calls.paths import Ask, PathsByCalls
 from tasks.core.fingerprints import digest_json
 from tasks.core.paths import PathFinder
-from tasks.core.service_settings import Endpoint, Model, Wikidata
+from tasks.core.service_settings import Endpoint, Model
 from tasks.engine.cluster.asking import Cluster
 from tasks.engine.cluster.library import import_distributed
 from tasks.engine.cluster.wanted import Wanted
@@ -269,13 +269,13 @@ def _open_wikidata(world: World, home: Path, endpoints: Callable[[], dict[str, s
 
 
 def _open_web_service(
-    name: ServiceName, settings: Endpoint | Wikidata, world: World, endpoints: Callable[[], dict[str, str]]
+    name: ServiceName, settings: Endpoint, world: World, endpoints: Callable[[], dict[str, str]]
 ) -> Service:
     identity = identify_service(name, settings.url)
     return LazyService(identity, True, lambda: _connect(name, endpoints()[name], identity, settings, world))
 
 
-def _connect(name: ServiceName, url: str, identity: str, settings: Endpoint | Wikidata, world: World) -> Service:
+def _connect(name: ServiceName, url: str, identity: str, settings: Endpoint, world: World) -> Service:
     """Return the client of a service; each is imported where it is needed, since most runs need few.
 
     SettingsError when the world may not ask it.
