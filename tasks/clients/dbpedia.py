@@ -7,10 +7,11 @@ escaped, since an endpoint refuses the whole query for one IRI that is none.
 import re
 from collections import defaultdict
 from collections.abc import Sequence
+from functools import partial
 
 from tasks.clients.sending.answers import fail
-from tasks.clients.sending.bounded import asking
-from tasks.clients.sending.sender import Retry, Sender, run_in_thread
+from tasks.clients.sending.bounded import ask_in_thread
+from tasks.clients.sending.sender import Retry, Sender
 from tasks.clients.sparql.endpoint import SparqlEndpoint
 from tasks.clients.sparql.solutions import ENTITY
 from tasks.clients.sparql.terms import fill_values, iri_term
@@ -46,11 +47,7 @@ class Dbpedia:
             else:
                 fit.append(call)
         groups = [fit[at : at + self._batch] for at in range(0, len(fit), self._batch)]
-        self._sender.send(groups, self._ask, deliver)
-
-    async def _ask(self, group: Sequence[Call]) -> list[Reply]:
-        with asking(group[0].operation):
-            return await run_in_thread(self._answer, group)
+        self._sender.send(groups, partial(ask_in_thread, self._answer), deliver)
 
     def _answer(self, group: Sequence[Call]) -> list[Reply]:
         resources = dict.fromkeys(map(_resource_of, group))

@@ -127,7 +127,7 @@ class OpenAiServer:
 
     async def _send(self, sending: Awaitable[httpx2.Response], deadline_s: float | None = None) -> httpx2.Response:
         """Return a response within seconds (None: `limits.timeout_s`), however slowly it comes."""
-        deadline_s = self.model.limits.timeout_s if deadline_s is None else deadline_s
+        deadline_s = deadline_s or self.model.limits.timeout_s
         try:
             async with asyncio.timeout(deadline_s):
                 response = await sending

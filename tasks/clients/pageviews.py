@@ -5,12 +5,13 @@ title must be the article's own. An article the API knows nothing of is an answe
 """
 
 from collections.abc import Sequence
+from functools import partial
 from urllib.parse import quote
 
 from tasks.clients.sending.answers import judge_status, read_json
-from tasks.clients.sending.bounded import asking
+from tasks.clients.sending.bounded import ask_in_thread
 from tasks.clients.sending.limiter import Limiter
-from tasks.clients.sending.sender import Retry, Sender, run_in_thread
+from tasks.clients.sending.sender import Retry, Sender
 from tasks.clients.sending.web_sessions import open_session, raise_retry
 from tasks.core.calls.call import Call, Deliver, Reply
 from tasks.core.service_settings import Limits
@@ -24,13 +25,7 @@ class Pageviews:
     is_outside = True
 
     def __init__(
-        self,
-        url: str,
-        identity: str,
-        limits: Limits,
-        user_agent: str,
-        token: str = "",
-        shared: Limiter | None = None,
+        self, url: str, identity: str, limits: Limits, user_agent: str, token: str = "", shared: Limiter | None = None
     ) -> None:
         """Keep what is needed; nothing is sent yet. `url`: the base before /metrics."""
         self.identity = identity
@@ -42,26 +37,22 @@ class Pageviews:
 
     def send(self, calls: Sequence[Call], deliver: Deliver) -> None:
         """Answer calls, one request each."""
-        self._sender.send([[call] for call in calls], self._ask, deliver)
+        self._sender.send([[call] for call in calls], partial(ask_in_thread, self._answer), deliver)
 
-    async def _ask(self, group: Sequence[Call]) -> list[Reply]:
-        with asking(group[0].operation):
-            return [await run_in_thread(self._fetch, group[0])]
-
-    def _fetch(self, call: Call) -> Reply:
-        parts = call.parts
+    def _answer(self, group: Sequence[Call]) -> list[Reply]:
+        parts = group[0].parts
         title = quote(str(parts["title"]).replace(" ", "_"), safe="")
         with raise_retry():
             response = self._session.get(
                 f"{self._url}/{_SERIES}/{title}/daily/{parts['start']}/{parts['end']}", timeout=self._timeout_s
             )
         if response.status_code == 404 and "json" in response.headers.get("Content-Type", ""):
-            return Reply(None)
+            return [Reply(None)]
         failure = judge_status(self._name, response.status_code, response.text, response.headers.get("Retry-After"))
         if failure:
-            return failure
+            return [failure]
         try:
             views = [int(day["views"]) for day in read_json(response.text)["items"]]
         except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise Retry(f"malformed_reply: expected items with views: {error!r}") from error
-        return Reply({"views": sum(views), "days": len(views)})
+        return [Reply({"views": sum(views), "days": len(views)})]

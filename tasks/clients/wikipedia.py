@@ -6,14 +6,15 @@ MediaWiki (formatversion 1 and 2) are understood, since wikis differ in which on
 
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 from urllib.parse import quote
 
 from tasks.clients.mediawiki import MediaWiki, RefusedError
 from tasks.clients.sending.answers import fail
-from tasks.clients.sending.bounded import asking
+from tasks.clients.sending.bounded import ask_in_thread
 from tasks.clients.sending.limiter import Limiter
-from tasks.clients.sending.sender import Retry, Sender, run_in_thread
+from tasks.clients.sending.sender import Retry, Sender
 from tasks.core.calls.call import Call, Deliver, Reply
 from tasks.core.fingerprints import Json
 from tasks.core.service_settings import Limits
@@ -30,13 +31,7 @@ class Wikipedia:
     is_outside = True
 
     def __init__(
-        self,
-        url: str,
-        identity: str,
-        limits: Limits,
-        user_agent: str,
-        token: str = "",
-        shared: Limiter | None = None,
+        self, url: str, identity: str, limits: Limits, user_agent: str, token: str = "", shared: Limiter | None = None
     ) -> None:
         """Keep what is needed; nothing is sent yet. `url`: scheme and host, and the script path where it is not /w."""
         self.identity = identity
@@ -56,11 +51,8 @@ class Wikipedia:
                 titles.append(call)
             else:
                 groups.append([call])
-        self._sender.send(groups + _group_titles(titles, self._batch), self._ask, deliver)
-
-    async def _ask(self, group: Sequence[Call]) -> list[Reply]:
-        with asking(group[0].operation):
-            return await run_in_thread(self._answer, group)
+        groups += _group_titles(titles, self._batch)
+        self._sender.send(groups, partial(ask_in_thread, self._answer), deliver)
 
     def _answer(self, group: Sequence[Call]) -> list[Reply]:
         answer = _ANSWERS[group[0].operation]

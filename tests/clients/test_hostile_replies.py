@@ -1,15 +1,17 @@
-"""Replies that never end, drip, swell or lie: each is a failure of its name, and no connection, thread or memory is left."""
+"""Replies that never end, drip, swell or lie: each is a failure with a code, and leaves no connection, thread or memory."""
 
 import re
 import threading
 import time
 import tracemalloc
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from support.webs.every_client import CLIENTS
 from support.webs.hostile import BODY, DEFECTS, HEAD, REPLIES, HostileServer, send
 
 from tasks.clients.sending.sender import interrupt_sending
+from tasks.core.calls.call import Reply
 from tasks.core.service_settings import Limits
 from tasks.errors import ServiceError, ServiceUnreachable
 
@@ -36,6 +38,23 @@ def start():
         server.close()
 
 
+@pytest.fixture
+def ask(inbox):
+    """Returns the replies of a client, opened for an address within limits, to `count` calls."""
+
+    def send_calls(name: str, url: str, limits: Limits, count: int = 1) -> list[Reply]:
+        open_client, make_call = CLIENTS[name]
+        calls = [make_call(f"Berlin{number}") for number in range(count)]
+        open_client(url, limits).send(calls, inbox)
+        return [inbox[call] for call in calls]
+
+    return send_calls
+
+
+def code_of(reply: Reply) -> str:
+    return (reply.error or "").partition(":")[0]
+
+
 def count_request_threads() -> int:
     return sum(thread.name == "factmill-request" for thread in threading.enumerate())
 
@@ -49,15 +68,13 @@ def wait_for_threads(most: int) -> None:
 
 @pytest.mark.parametrize("reply", ENDLESS)
 @pytest.mark.parametrize("name", CLIENTS)
-def test_a_reply_without_end_is_cut_off_at_its_limit_and_not_asked_for_again(name, reply, start, inbox):
+def test_a_reply_without_end_is_cut_off_at_its_limit_and_not_asked_for_again(name, reply, start, ask):
     server = start(REPLIES[reply])
-    open_client, make_call = CLIENTS[name]
-    call = make_call("Berlin")
-    open_client(server.url, BOUNDED).send([call], inbox)
-    code, _, detail = inbox[call].error.partition(": ")
-    assert (code, inbox[call].transient) == ("reply_too_big", True)
-    assert f"longer than {BOUND:,} bytes" in detail
-    assert f"limits = {{ max_bytes = {{ {call.operation} = {2 * BOUND} }} }}" in detail
+    (cut,) = ask(name, server.url, BOUNDED)
+    operation = CLIENTS[name][1]("Berlin").operation
+    assert (code_of(cut), cut.transient) == ("reply_too_big", True)
+    assert f"longer than {BOUND:,} bytes" in cut.error
+    assert f"limits = {{ max_bytes = {{ {operation} = {2 * BOUND} }} }}" in cut.error
     assert server.requests == 1
     assert server.wait_until_closed(_WAIT_S)
 
@@ -78,20 +95,17 @@ def test_a_bomb_is_stopped_while_it_inflates(name, start, inbox):
 
 @pytest.mark.parametrize("reply", NEVER_WHOLE)
 @pytest.mark.parametrize("name", CLIENTS)
-def test_a_reply_that_never_comes_whole_leaves_neither_connection_nor_thread(name, reply, start, inbox):
+def test_a_reply_that_never_comes_whole_leaves_neither_connection_nor_thread(name, reply, start, ask):
     server = start(REPLIES[reply])
     threads = count_request_threads()
-    open_client, make_call = CLIENTS[name]
-    calls = [make_call(f"Berlin{number}") for number in range(3)]
-    open_client(server.url, QUICK).send(calls, inbox)
-    assert {inbox[call].error.partition(":")[0] for call in calls} == {"timeout"}
+    assert set(map(code_of, ask(name, server.url, QUICK, 3))) == {"timeout"}
     assert server.requests
     assert server.wait_until_closed(_WAIT_S)
     wait_for_threads(threads)
 
 
 @pytest.mark.parametrize("name", IN_THREADS)
-def test_a_handshake_of_tls_that_drips_leaves_neither_connection_nor_thread(name, start, inbox):
+def test_a_handshake_of_tls_that_drips_leaves_neither_connection_nor_thread(name, start, ask):
     def drip(connection, drip_s):
         connection.sendall(b"\x16\x03\x03\x40\x00\x02\x00\x3f\xfc")
         while True:
@@ -100,25 +114,20 @@ def test_a_handshake_of_tls_that_drips_leaves_neither_connection_nor_thread(name
 
     server = start(drip, reads_request=False)
     threads = count_request_threads()
-    open_client, make_call = CLIENTS[name]
-    call = make_call("Berlin")
-    open_client(server.url.replace("http:", "https:"), QUICK).send([call], inbox)
-    assert inbox[call].error.startswith("timeout")
+    (late,) = ask(name, server.url.replace("http:", "https:"), QUICK)
+    assert code_of(late) == "timeout"
     assert server.wait_until_closed(_WAIT_S)
     wait_for_threads(threads)
 
 
 @pytest.mark.parametrize("defect", DEFECTS)
 @pytest.mark.parametrize("name", CLIENTS)
-def test_a_broken_reply_is_a_failure_by_name(name, defect, start, inbox):
+def test_a_broken_reply_is_a_failure_with_a_code(name, defect, start, ask):
     reply, codes = DEFECTS[defect]
     server = start(reply)
-    open_client, make_call = CLIENTS[name]
-    call = make_call("Berlin")
-    limits = BOUNDED.model_copy(update={"attempts": 2})
-    open_client(server.url, limits).send([call], inbox)
-    assert inbox[call].error.partition(":")[0] in codes, inbox[call].error
-    assert inbox[call].transient
+    (broken,) = ask(name, server.url, BOUNDED.model_copy(update={"attempts": 2}))
+    assert code_of(broken) in codes, broken.error
+    assert broken.transient
     assert server.requests == 2
 
 
@@ -126,42 +135,31 @@ def test_a_broken_reply_is_a_failure_by_name(name, defect, start, inbox):
     "location", ["http://[", "http://127.0.0.1:99999/", "//", "http://\udcff/", "http://..../", "\x00"]
 )
 @pytest.mark.parametrize("name", CLIENTS)
-def test_a_redirect_to_no_address_is_a_failure_by_name(name, location, start, inbox):
+def test_a_redirect_to_no_address_is_a_failure_with_a_code(name, location, start, ask):
     head = b"HTTP/1.1 302 Found\r\nContent-Length: 0\r\nLocation: " + location.encode("latin-1", "replace") + b"\r\n"
     server = start(send(head, b""))
-    open_client, make_call = CLIENTS[name]
-    call = make_call("Berlin")
     try:
-        open_client(server.url, BOUNDED.model_copy(update={"attempts": 1})).send([call], inbox)
+        (lost,) = ask(name, server.url, BOUNDED.model_copy(update={"attempts": 1}))
     except ServiceUnreachable as error:
         assert "redirects to" in str(error) or "cannot be reached" in str(error)
     else:
-        assert inbox[call].transient
-        assert ": " in inbox[call].error
+        assert lost.transient
+        assert ": " in lost.error
 
 
 @pytest.mark.parametrize("name", IN_THREADS)
-def test_what_is_interrupted_leaves_neither_connection_nor_thread(name, start, inbox):
+def test_what_is_interrupted_leaves_neither_connection_nor_thread(name, start, ask):
     server = start(REPLIES["silent"])
     threads = count_request_threads()
-    open_client, make_call = CLIENTS[name]
-    ended = []
-
-    def ask() -> None:
-        try:
-            open_client(server.url, BOUNDED).send([make_call("Berlin")], inbox)
-        except ServiceError as error:
-            ended.append(str(error))
-
-    asking = threading.Thread(target=ask)
-    asking.start()
-    until = time.monotonic() + _WAIT_S
-    while not server.requests:
-        assert time.monotonic() < until
-        time.sleep(0.01)
-    interrupt_sending()
-    asking.join(_WAIT_S)
-    assert "sending was interrupted" in ended[0]
+    with ThreadPoolExecutor() as pool:
+        asking = pool.submit(ask, name, server.url, BOUNDED)
+        until = time.monotonic() + _WAIT_S
+        while not server.requests:
+            assert time.monotonic() < until
+            time.sleep(0.01)
+        interrupt_sending()
+        with pytest.raises(ServiceError, match="sending was interrupted"):
+            asking.result(_WAIT_S)
     assert server.wait_until_closed(_WAIT_S)
     wait_for_threads(threads)
 
@@ -178,21 +176,15 @@ def test_connections_serve_many_requests_and_take_compressed_replies(name, serve
     assert len({seen.port for seen in server.seen}) == 1
 
 
-def test_a_reply_is_read_whole_up_to_its_limit(start, inbox):
+def test_a_reply_is_read_whole_up_to_its_limit(start, ask, inbox):
     whole = BODY + b" " * (BOUND - len(BODY))
-    open_client, make_call = CLIENTS["wikidata"]
-    for more, error in ((b"", None), (b" ", "reply_too_big")):
-        server = start(send(HEAD, whole + more))
-        call = make_call("Berlin")
+    for more, code in ((b"", ""), (b" ", "reply_too_big")):
         inbox.replies.clear()
-        open_client(server.url, BOUNDED).send([call], inbox)
-        assert (inbox[call].error or "").partition(":")[0] == (error or "")
+        assert [code_of(reply) for reply in ask("wikidata", start(send(HEAD, whole + more)).url, BOUNDED)] == [code]
 
 
 @pytest.mark.parametrize("name", ["wikidata", "dbpedia", "wikipedia"])
-def test_a_group_whose_reply_is_too_big_is_halved_until_it_fits(name, server, limits, inbox):
-    open_client, make_call = CLIENTS[name]
-    calls = [make_call(f"Berlin{number}") for number in range(8)]
+def test_a_group_whose_reply_is_too_big_is_halved_until_it_fits(name, server, limits, ask):
     pages = [{"pageid": at, "title": f"Berlin{at}"} for at in range(8)]
     answer = {"results": {"bindings": []}, "query": {"pages": pages}, "head": {}}
 
@@ -201,6 +193,6 @@ def test_a_group_whose_reply_is_too_big_is_halved_until_it_fits(name, server, li
         return {"json": answer | ({"more": "x" * BOUND} if len(asked) > 2 else {})}
 
     server.handle = reply
-    open_client(server.url, limits.model_copy(update={"batch": 8, "max_bytes": {"all": BOUND}})).send(calls, inbox)
-    assert [inbox[call].status for call in calls] == ["ok"] * 8
+    replies = ask(name, server.url, limits.model_copy(update={"batch": 8, "max_bytes": {"all": BOUND}}), 8)
+    assert [reply.status for reply in replies] == ["ok"] * 8
     assert len(server.seen) > 4

@@ -1,16 +1,17 @@
-"""Bodies of replies, read piece by piece: no more of them than the world's file allows, be it before or after inflating.
+"""Bodies of replies, read piece by piece: no more of them than the world's file allows, before and after inflating.
 
-How long a reply may take is the Sender's matter: when that time is over, it closes the connection (`run_in_thread`), or
-cancels the task that reads. What is left for this module are replies that fit into the time and not into the memory.
+How long a reply may take is the Sender's matter: when that time is over, it shuts the connection down (`run_in_thread`), or
+cancels the task that reads. This module stops replies that fit into the time and not into the memory.
 """
 
 import zlib
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Protocol
 
-from tasks.clients.sending.sender import Retry
+from tasks.clients.sending.sender import Retry, run_in_thread
+from tasks.core.calls.call import Call, Reply
 from tasks.core.service_settings import Limits
 
 ACCEPTED = "gzip"
@@ -32,11 +33,17 @@ def asking(operation: str) -> Iterator[None]:
         _operation.reset(token)
 
 
+async def ask_in_thread(answer: Callable[[Sequence[Call]], list[Reply]], group: Sequence[Call]) -> list[Reply]:
+    """Return what a blocking function answers to calls of one operation (see `run_in_thread`)."""
+    with asking(group[0].operation):
+        return await run_in_thread(answer, group)
+
+
 class Body:
     """The body of one reply."""
 
     def __init__(self, service: str, limits: Limits, headers: Mapping[str, str]) -> None:
-        """`service`: what stands in messages; `headers`: of the reply, by name whatever its case.
+        """`service`: what stands in messages; `headers`: of the reply, in a mapping that ignores case.
 
         Retry for a compression that cannot be read.
         """
@@ -47,7 +54,7 @@ class Body:
         self._content = bytearray()
         coding = headers.get("Content-Encoding", "").strip().lower()
         if coding not in ("", "identity", "gzip", "x-gzip", "deflate"):
-            raise Retry(f"unknown_encoding: the body is compressed by {coding[:40]!r}; expected {ACCEPTED} or none")
+            raise Retry(f"unknown_encoding: the body is compressed with {coding[:40]!r}; expected {ACCEPTED} or none")
         self._inflating = None if coding in ("", "identity") else zlib.decompressobj(_ZLIB_OR_GZIP)
 
     def add(self, piece: bytes) -> None:
@@ -57,7 +64,7 @@ class Body:
             self._content += piece
         while piece and self._inflating is not None:
             if self._inflating.eof and not piece.startswith(_GZIP_BEGINS):
-                break  # what stands behind compressed data is dropped, as browsers do
+                break  # what follows compressed data is dropped, as browsers do
             if self._inflating.eof:
                 self._inflating = zlib.decompressobj(_ZLIB_OR_GZIP)
             try:
@@ -79,11 +86,11 @@ class Body:
 
     def _check_length(self) -> None:
         if max(self._received, len(self._content)) > self._most:
-            self._content.clear()  # an error may be held for longer than the memory can be spared
+            self._content.clear()  # the error that holds it may live on
             name = self._operation or "all"
             raise Retry(
                 f"reply_too_big: {self._service}: a reply{f' to {name}' if self._operation else ''} is longer than"
-                f" {self._most:,} bytes; where that is right, raise the limit of this service in the world's file:"
+                f" {self._most:,} bytes; if that is right, raise this service's limit in the world's file:"
                 f" limits = {{ max_bytes = {{ {name} = {2 * self._most} }} }}",
                 split=True,
                 is_about_request=True,

@@ -19,9 +19,9 @@ and while its replies are worked off no new request leaves. With the gap, replie
 with 64 in parallel and 200 ms a reply: 93 % of the ideal throughput instead of 89 %). The gap spreads a round over half
 of a reply's time, so that it never stands in the way of a quick service.
 
-Services that count a client's requests together share a limiter (`share_limiter`): each has one of its own within it.
-A rate is kept by the same clock as the gap: a start, or the time that the service worked, moves the moment of the next
-start, so that no minute sees more than the rate.
+Services that count a client's requests together share a limiter (`share_limiter`): each has its own within it. A rate
+is kept by the same clock as the gap: a start, or the time that the service worked, moves the moment of the next start, so
+that no minute sees more than the rate.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ import threading
 SHORT_PAUSE_S = 1.0
 LONGEST_PAUSE_S = 600.0
 LONGEST_BACKOFF_S = 60.0
-"""Of pauses that no service has asked for."""
+"""Of pauses for which no service has named a time."""
 _MEMORY = 16
 _LONGEST_GAP_S = 0.0015
 _TOLERANCE_S = 0.002
@@ -54,34 +54,33 @@ class Limiter:
         """`per_minute`: requests that may start in a minute, evenly spread; `work_s_per_minute`: seconds that the service may
         spend on requests in a minute on average, twice as many in any one. None: any number.
 
-        `within`: a limiter that admits these requests too.
+        `within`: a limiter that has to admit these requests too.
         """
         self.most = most
         self.allowed = float(most)
         """Places there are now, between 1 and `most`; the whole part counts."""
         self.under_way = 0
         self._within = within
-        self._start_cost_s = 60 / per_minute if per_minute else 0.0
-        self._work_cost = 60 / work_s_per_minute if work_s_per_minute else 0.0
-        self._lead_s = 60.0 if work_s_per_minute else 0.0
-        """How far the moment of the next start may lie ahead: what a service has not worked for a minute, it may work later."""
+        self._start_cost_s = self._work_cost = 0.0
+        self.tighten(most, per_minute, work_s_per_minute)
         self._paused_until = 0.0
         self._next_start = 0.0
         self._gap_s = _LONGEST_GAP_S
         self._share = 0.0
         self._refused = 0
-        """Pauses since the last success that no service has asked for."""
+        """Pauses since the last success for which no service has named a time."""
         self._changed = asyncio.Event()
         self._turn = asyncio.Lock()
-        """First come, first served, whichever service asks."""
+        """First come, first served, among all services that share this limiter."""
 
     def tighten(self, most: int, per_minute: float | None, work_s_per_minute: float | None) -> None:
         """Hold to these bounds as well."""
-        other = Limiter(most, per_minute=per_minute, work_s_per_minute=work_s_per_minute)
         self.most = min(self.most, most)
         self.allowed = min(self.allowed, float(self.most))
-        self._start_cost_s = max(self._start_cost_s, other._start_cost_s)
-        self._work_cost = max(self._work_cost, other._work_cost)
+        self._start_cost_s = max(self._start_cost_s, 60 / per_minute if per_minute else 0.0)
+        self._work_cost = max(self._work_cost, 60 / work_s_per_minute if work_s_per_minute else 0.0)
+        # what a service has not worked for a minute, it may work later
+        self._lead_s = 60.0 if self._work_cost else 0.0
 
     async def enter(self) -> None:
         """Wait for a place and take it; PauseError when the service asked for more than LONGEST_PAUSE_S."""
@@ -90,7 +89,7 @@ class Limiter:
         if self._within is not None:
             try:
                 await self._within.enter()
-            except BaseException:  # a time-out or Ctrl-C among them: the place is not used
+            except BaseException:  # such as a time-out or Ctrl-C: the place is not used
                 self.under_way -= 1
                 self._changed.set()
                 raise
@@ -134,8 +133,8 @@ class Limiter:
     def note_trouble(self, retry_after_s: float | None, backoff_s: float | None = None) -> float:
         """Count an answer that asks for less: 429, 503, a time-out, maxlag, or anything with Retry-After.
 
-        `backoff_s`: the first pause after a refusal for sending too much; None where it is no such refusal. Returns the seconds
-        of the pause that begins now without the service having asked for it; 0: none does.
+        `backoff_s`: the first pause after a refusal for sending too much; None: it is no such refusal. Returns the seconds of the
+        pause that begins now although the service has named no time; 0: none begins.
         """
         self._remember(1.0)
         self.allowed = max(1.0, self.allowed - 0.5)
@@ -145,7 +144,7 @@ class Limiter:
         if retry_after_s is not None:
             if retry_after_s > SHORT_PAUSE_S or is_often:
                 self._paused_until = max(self._paused_until, now + retry_after_s)
-        # what was under way when a pause began says nothing new
+        # a refusal of what was under way when a pause began says nothing new
         elif backoff_s and now >= self._paused_until and (is_often or self._start_cost_s or self._work_cost):
             pause_s = min(LONGEST_BACKOFF_S, backoff_s * 2 ** min(self._refused, 16))
             self._paused_until = now + pause_s
@@ -165,12 +164,11 @@ _sharing = threading.Lock()
 def share_limiter(
     name: str, most: int, per_minute: float | None = None, work_s_per_minute: float | None = None
 ) -> Limiter:
-    """Return the one limiter of this process that goes by this name; of several bounds the tightest hold."""
+    """Return the one limiter of this process that has this name; the tightest of all bounds hold."""
     with _sharing:
-        if name not in _shared:
-            _shared[name] = Limiter(most, per_minute=per_minute, work_s_per_minute=work_s_per_minute)
-        _shared[name].tighten(most, per_minute, work_s_per_minute)
-        return _shared[name]
+        limiter = _shared.setdefault(name, Limiter(most))
+        limiter.tighten(most, per_minute, work_s_per_minute)
+        return limiter
 
 
 async def wait_for_event(event: asyncio.Event, timeout_s: float | None) -> None:

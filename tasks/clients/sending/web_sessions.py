@@ -20,7 +20,6 @@ from tasks.clients.sending.redirects import check_redirect, count_redirect
 from tasks.clients.sending.sender import Retry, hold_socket, release_sockets
 from tasks.core.service_settings import Limits
 
-
 # it logs paths of redirects and headers that it cannot parse, in which servers repeat tokens
 logging.getLogger("urllib3").setLevel(logging.ERROR)
 

@@ -9,12 +9,13 @@ so that any endpoint that holds Wikidata's own vocabulary will do.
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 from tasks.clients.sending.answers import fail
-from tasks.clients.sending.bounded import asking
+from tasks.clients.sending.bounded import ask_in_thread
 from tasks.clients.sending.group_size import GroupSize
 from tasks.clients.sending.limiter import Limiter
-from tasks.clients.sending.sender import Retry, Sender, run_in_thread
+from tasks.clients.sending.sender import Retry, Sender
 from tasks.clients.sparql.endpoint import SparqlEndpoint
 from tasks.clients.wikidata.queries import (
     QUERY_IDS,
@@ -69,11 +70,8 @@ class WikidataSparql:
             else:
                 raise ValueError(f"the client was given no text of the query {name_query(call)}")
         groups = list(alike.values())
-        self._sender.send(groups, self._ask, deliver, [self._sizes[name_query(group[0])] for group in groups])
-
-    async def _ask(self, group: Sequence[Call]) -> list[Reply]:
-        with asking(group[0].operation):
-            return await run_in_thread(self._answer, group)
+        sizes = [self._sizes[name_query(group[0])] for group in groups]
+        self._sender.send(groups, partial(ask_in_thread, self._answer), deliver, sizes)
 
     def _answer(self, group: Sequence[Call]) -> list[Reply]:
         solutions = self._endpoint.select(fill_query(self._queries[name_query(group[0])], group))
