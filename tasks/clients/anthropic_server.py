@@ -60,7 +60,7 @@ class AnthropicServer(OpenAiServer):
         if path != "/chat/completions":
             return await super().post(path, body)
         answer = await super().post("/v1/messages", self.translate(body))
-        # a secret may stand in several blocks, which are one text now
+        # a secret may have been split over several blocks, which are one text now
         return replace(answer, text=self.credentials.scrub(read_text(answer.text))) if answer.status < 300 else answer
 
     async def create_batch(self, requests: Sequence[Mapping[str, Any]]) -> Answer:

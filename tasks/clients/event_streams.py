@@ -14,7 +14,7 @@ from tasks.clients.sending.answers import shorten
 from tasks.clients.sending.sender import Retry
 
 _KEEP_ALIVE = re.compile(r"(?:[\ufeff\s]++|:[^\r\n]*+(?:[\r\n]|\Z))++")
-"""Possessive: else each repetition is remembered, for over a hundred bytes each."""
+"""Possessive, since Python's `re` otherwise keeps over a hundred bytes for each repetition."""
 _EVENT = re.compile(r"(?:data|event|id|retry):")
 _LINE_END = re.compile(r"\r\n|\n|\r")
 _DONE = "[DONE]"

@@ -5,7 +5,7 @@ connection slows down the service as a whole. `maxlag` goes with every request, 
 in no hurry.
 
 Errors come as `error` (errorformat=bc) or as a list `errors` (all other formats), and their codes in a header as well.
-Those of a wiki that is busy or being mended may pass; a block, or a token that the wiki refuses, stops the run, since every
+Those of a wiki that is busy or read-only may pass. A block, or a token that the wiki refuses, stops the run, since every
 other request would be refused too.
 """
 
@@ -61,8 +61,8 @@ class MediaWiki:
         )
 
     def get(self, action: str, **params: str | int) -> Any:
-        """Return the JSON of one request; Retry for what may pass, ServiceUnreachable for a block, RefusedError for every other
-        error of the wiki."""
+        """Return the JSON of one request; Retry for what may pass, ServiceUnreachable for a block or a refused token,
+        RefusedError for every other error of the wiki."""
         try:
             with raise_retry():
                 answer = self._site.raw_api(action, "GET", retry_on_error=False, maxlag=_MAXLAG_S, **params)
@@ -86,26 +86,26 @@ class MediaWiki:
         if response.is_redirect:
             return  # is followed
         if codes := response.headers.get("MediaWiki-API-Error"):
-            told = dict(_list_errors(read_json(response.text))) if response.text[:1] == "{" else {}
-            text = shorten(response.text)
-            errors = [(code, told.get(code, text)) for code in codes.replace(",", " ").split()]
+            texts = dict(_list_errors(read_json(response.text))) if response.text[:1] == "{" else {}
+            body = shorten(response.text)
+            errors = [(code, texts.get(code, body)) for code in codes.replace(",", " ").split()]
             self._check_errors(errors, response.headers.get("Retry-After"))
         failure = judge_status(self._name, response.status_code, response.text, response.headers.get("Retry-After"))
         if failure:
             raise RefusedError(failure)
 
     def _check_errors(self, errors: Sequence[tuple[str, str]], retry_after: str | None) -> None:
-        """Raise ServiceUnreachable or Retry when one of an answer's errors (code and text) stops the run, or may pass."""
+        """Raise ServiceUnreachable when one of an answer's errors (code and text) stops the run, Retry when one may pass."""
         for code, text in errors:
             if _BLOCKED.fullmatch(code):
                 raise ServiceUnreachable(
-                    f"{self._name}: blocks us ({code}): {shorten(text)}. Ask nothing more until you know why: the wiki's block log "
-                    "says it for your address or account; answers so far are kept, and the same command then asks what is left"
+                    f"{self._name}: blocks us ({code}): {shorten(text)}. Send nothing more until you know why: the wiki's block log "
+                    "gives the reason for your address or account. What was answered is kept; run the same command once you are unblocked"
                 )
             if _TOKEN_REFUSED.fullmatch(code):
                 raise ServiceUnreachable(
-                    f"{self._name}: refuses the token ({code}): {shorten(text)}. Put a valid one into the variable that token_env "
-                    "names, or leave token_env out"
+                    f"{self._name}: refuses the token ({code}): {shorten(text)}. Put a valid one into the environment variable that "
+                    "token_env names, or leave token_env out"
                 )
         for code, text in errors:
             if _PASSING.fullmatch(code):
@@ -113,14 +113,14 @@ class MediaWiki:
 
 
 def _list_errors(answer: Any) -> list[tuple[str, str]]:
-    """Return code and text of each error of an answer, in either format; Retry when they are in neither."""
+    """Return code and text of each error in an answer; Retry when an error is in neither format."""
     if not isinstance(answer, Mapping):
         return []
     errors = [answer["error"]] if "error" in answer else answer.get("errors", [])
-    told = []
+    found = []
     for error in errors if isinstance(errors, list) else [errors]:
         if not isinstance(error, Mapping) or not isinstance(error.get("code"), str):
             raise Retry(f"malformed_reply: expected errors with codes, got {shorten(str(errors))}")
         texts = (error.get(name) for name in ("info", "text", "html", "*", "key"))
-        told.append((error["code"], str(next(filter(None, texts), ""))))
-    return told
+        found.append((error["code"], str(next(filter(None, texts), ""))))
+    return found

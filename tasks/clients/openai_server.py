@@ -31,7 +31,7 @@ from tasks.core.spending.usage import Usage, is_unanswered, price_range, price_u
 from tasks.errors import BudgetReached, FactmillError
 
 FILE_TIMEOUT_S, FILE_DEADLINE_S = 600.0, 7200.0
-"""How long nothing may come while a file of a batch job is sent or fetched, and how long all of it may take."""
+"""How long a file of a batch job that is sent or fetched may pause, and how long it may take in all."""
 _TIMED_OUT = (408, 504, 524)
 """Statuses of a server or gateway that gave up waiting for the reply."""
 _OVERLOADED = (503, 529)
@@ -71,7 +71,7 @@ class OpenAiServer:
         self._over_price = 1.0
         """How much more than by its tokens the server was seen to charge for a request, at most."""
         self.credentials = Credentials(model, read_key)
-        """What requests carry; scrubs what comes back."""
+        """What requests carry; hides its secrets in what comes back."""
         self._client = self._open_client(
             user_agent,
             self._sdk.DefaultAsyncHttpxClient(
@@ -126,7 +126,7 @@ class OpenAiServer:
         return self._read(await self._send(sending, FILE_DEADLINE_S))
 
     async def _send(self, sending: Awaitable[httpx2.Response], deadline_s: float | None = None) -> httpx2.Response:
-        """Return a response within seconds (None: `limits.timeout_s`), however slowly it comes."""
+        """Return a response; Retry when it has not come whole within the deadline (None: `limits.timeout_s`)."""
         deadline_s = deadline_s or self.model.limits.timeout_s
         try:
             async with asyncio.timeout(deadline_s):

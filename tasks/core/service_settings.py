@@ -334,6 +334,7 @@ class Model(StrictModel):
 
 
 def check_header_text(text: str, name: str = "") -> str:
+    """Return a text; ValueError, which begins with `name`, when no header can carry it."""
     if not (text.isascii() and text.isprintable() and len(text) <= _LONGEST_HEADER):
         raise ValueError(
             f"{name}holds characters that no header can carry, or more than {_LONGEST_HEADER:,}; expected printable ASCII"

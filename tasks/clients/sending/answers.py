@@ -49,8 +49,8 @@ def judge_status(service: str, status: int, text: str, retry_after: str | None =
         raise AccountBlocked(service, f"HTTP {status}: {detail}")
     if status == 403 and _NAMES_AGENT.search(text):
         raise ServiceUnreachable(
-            f"{service}: refuses our user agent with HTTP {status}: {detail.rstrip('.')}. Put a web page or a mail address of yours into "
-            'user_agent of the world\'s file, such as user_agent = "factmill/0.1 (you@example.org)"'
+            f"{service}: refuses our user agent with HTTP {status}: {detail.rstrip('.')}. Write a web page or mail address of yours into "
+            'user_agent in the world\'s file, such as user_agent = "factmill/0.1 (you@example.org)"'
         )
     if status in (401, 403):
         raise ServiceUnreachable(

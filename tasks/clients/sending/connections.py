@@ -95,13 +95,15 @@ class ModelTransport(httpx2.AsyncBaseTransport):
         headers = response.headers.copy()
         for of_wire in ("content-encoding", "content-length", "transfer-encoding"):
             headers.pop(of_wire, None)
-        # JSON and events are UTF-8, whatever a server calls them: of some names Python has a codec that fails
+        # JSON and events are UTF-8, whatever charset a server names: Python's codec of that name may fail
         headers["content-type"] = headers.get("content-type", "").partition(";")[0]
         return httpx2.Response(response.status_code, headers=headers, content=content, extensions=response.extensions)
 
     def _scrub(self, response: httpx2.Response, query: Mapping[str, str]) -> httpx2.Response:
-        """Return a response without secrets in its headers and its reason, which libraries log; `query`: what each request to the
-        same host carries, so that a redirect leads to its place without it."""
+        """Return a response without secrets in its headers and its reason, which libraries log.
+
+        `query`: what each request to the host carries anyway; its secrets are taken out of a redirect, which stays usable.
+        """
         scrub = self._credentials.scrub
         with suppress(KeyError, httpx2.InvalidURL):
             url = httpx2.URL(response.headers["Location"])
@@ -109,7 +111,7 @@ class ModelTransport(httpx2.AsyncBaseTransport):
                 response.headers["Location"] = str(url := url.copy_remove_param(name))
         reason = response.extensions.get("reason_phrase", b"").decode("latin-1")
         head = [(name, value.decode("latin-1")) for name, value in response.headers.raw]
-        if scrub(told := "\n".join([reason, *(value for _, value in head)])) != told:
+        if scrub(sent := "\n".join([reason, *(value for _, value in head)])) != sent:
             response.headers = httpx2.Headers([(name, scrub(value).encode("latin-1")) for name, value in head])
             response.extensions["reason_phrase"] = scrub(reason).encode("latin-1")
         return response

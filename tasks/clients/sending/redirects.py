@@ -13,10 +13,10 @@ _PORTS = {"http": 80, "https": 443}
 
 
 def check_redirect(service: str, asked: str, location: str, allowed: Collection[str]) -> None:
-    """ServiceUnreachable when the address (URL) that was asked leads to one that is on no allowed host, to one in the clear, or to
-    none.
+    """Raise ServiceUnreachable when the URL that was asked redirects to a host that is not allowed, to an unencrypted address, or
+    to none.
 
-    `location`: the header of that name; `allowed`: hosts beside the one that was asked, with the port where it is not the
+    `location`: the header of that name; `allowed`: hosts other than the one that was asked, with the port where it is not the
     scheme's own.
     """
     try:

@@ -62,7 +62,7 @@ _REFUSALS = frozenset({"http_429", "maxlag", "ratelimited"})
 """Codes of answers to a client that sends too much."""
 _OVERLOAD = _REFUSALS | {"http_503", "http_504", "timeout", "timeouterror", "provider_busy"}
 _PASSING_TLS = (ssl.SSLEOFError, ssl.SSLSyscallError, ssl.SSLZeroReturnError)
-"""Connections that end while they are made secure, as they do at a server that starts or stops."""
+"""Connections that end during the handshake, as they do at a server that starts or stops."""
 _log = logging.getLogger(__name__)
 
 
@@ -90,7 +90,7 @@ class Retry(Exception):
 
     @property
     def is_over_limit(self) -> bool:
-        """True when the reply is longer than its limit, which the same request meets again."""
+        """True when the reply is longer than its limit, as it would be on another try."""
         return self.code == "reply_too_big"
 
 
@@ -170,7 +170,7 @@ class Sender:
     `timeouts_s`: the time-out of the first, second, … try of a request, the last one for all further tries; by default
     always `limits.timeout_s`. `counts`: False where `request` itself counts what it sends (openai_server.py).
     `find_subject`: returns what an item asks about, where several requests ask about the same (the samples of a prompt).
-    `shared`: a limiter that admits other services' requests too. `token`: what stands in no reply and no message.
+    `shared`: a limiter that admits other services' requests too. `token`: is removed from replies and messages.
     """
 
     def __init__(
@@ -197,7 +197,6 @@ class Sender:
         self._find_subject = find_subject
         self._lost: dict[bool, set[Hashable]] = {False: set(), True: set()}
         """What got no useful answer since the last one that did: for trouble of the service, and of single requests."""
-        """What was asked about and given up since the last answer."""
 
     def send(
         self,
@@ -279,8 +278,8 @@ class Sender:
             self._try_again(job, piece, Retry(f"timeout: no answer within {timeout_s:g} s", split=True))
         except Retry as trouble:
             if advice := _find_tls_advice(trouble, self._was_answered):
-                told = str(trouble).removeprefix("unreachable: ")
-                raise ServiceUnreachable(f"{self._name}: no secure connection: {told}. {advice}") from trouble
+                reason = str(trouble).removeprefix("unreachable: ")
+                raise ServiceUnreachable(f"{self._name}: no secure connection: {reason}. {advice}") from trouble
             self._try_again(job, piece, trouble)
         else:
             self._was_answered = True
@@ -295,7 +294,7 @@ class Sender:
             self._limiter.leave(loop.time() - started)
 
     async def _request(self, job: _Job[Any], piece: Piece[Any]) -> list[Reply]:
-        """Send one request; a token is in none of the replies, nor in what is raised."""
+        """Send one request, and remove the token from its replies and from what is raised."""
         if self._secrets is None:
             return await job.request(piece.items)
         try:
@@ -352,13 +351,13 @@ class Sender:
 def _find_tls_advice(trouble: Retry, was_answered: bool) -> str:
     """Return what to do about a connection that no further try makes secure; empty for any other trouble.
 
-    What OpenSSL objects to has names that differ by its version; before the first answer it is the handshake, whatever its name.
+    OpenSSL names its errors differently from version to version; before the first answer, any of them is of the handshake.
     """
     for each in iterate_causes(trouble):
         if isinstance(each, ssl.SSLCertVerificationError):
             return (
-                "The server's certificate is not accepted: the service has to mend it, or the address or this machine's clock is "
-                "wrong; where an authority of your own signs, name its file (PEM) in REQUESTS_CA_BUNDLE and SSL_CERT_FILE"
+                "The server's certificate is not accepted: the service has to renew it, or the address or this machine's clock is "
+                "wrong. If your own authority signs it, name that authority's file (PEM) in REQUESTS_CA_BUNDLE and SSL_CERT_FILE"
             )
         if isinstance(each, ssl.SSLError) and not isinstance(each, _PASSING_TLS) and not was_answered:
             return "The server and this machine agree on no version of TLS: check whether the address is one for https"
