@@ -21,7 +21,7 @@ _LONGEST = 2000
 
 def check_service(url: str) -> None:
     """Raise ValueError, which repeats nothing of it, for what can be no service's address in a world's file."""
-    if len(url) > _LONGEST or not url.isprintable() or any(map(str.isspace, url)):
+    if len(url) > _LONGEST or not url.isprintable() or " " in url:
         raise ValueError(
             f"holds spaces or control characters, or has more than {_LONGEST:,} characters; expected an address that begins "
             "with http:// or https://"

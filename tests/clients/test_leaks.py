@@ -4,6 +4,7 @@ import asyncio
 import json
 import logging
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -89,9 +90,13 @@ def model(server: Loopback, **changed: Any) -> Model:
     return Model.model_validate({"kind": "openai", "name": "m", "url": f"{server.url}/v1", "limits": limits} | changed)
 
 
+def send_to(chat: Chat, handed: list[str]) -> None:
+    chat.send([ASKED], lambda _, reply: handed.append(str(reply)))
+
+
 def ask_chat(server: Loopback, handed: list[str], **changed: Any) -> None:
     chat = Chat("m", model(server, **changed), lambda: KEY, "tests")
-    chat.send([ASKED], lambda _, reply: handed.append(str(reply)))
+    send_to(chat, handed)
     handed.extend(chat.notes())
 
 
@@ -116,13 +121,16 @@ KINDS: dict[str, Callable[[Loopback, list[str]], None]] = {
 }
 
 
-def gather(ask: Callable[[], None], handed: list[str], caplog: Any, capsys: Any) -> str:
+def gather(ask: Callable[[list[str]], None], caplog: Any, capsys: Any) -> str:
     """Return everything that comes out of a request: what is handed on, printed, logged and raised."""
     caplog.set_level(logging.DEBUG)
+    caplog.clear()
+    handed: list[str] = []
     try:
-        ask()
+        ask(handed)
     except FactmillError as error:
         handed.append(str(error))
+    assert handed, "nothing was asked"
     printed = capsys.readouterr()
     return "\n".join([*handed, caplog.text, printed.out, printed.err])
 
@@ -135,11 +143,9 @@ def gather(ask: Callable[[], None], handed: list[str], caplog: Any, capsys: Any)
 def test_a_repeated_key_is_in_nothing_that_is_handed_on(place, kind, server, caplog, capsys):
     shown = {}
     for name, spelling in SPELLINGS.items():
-        told, handed = spell(ANSWERS[place], spelling), list[str]()
-        server.handle = lambda _, told=told: told  # type: ignore[misc]
-        caplog.clear()
-        text = gather(lambda handed=handed: KINDS[kind](server, handed), handed, caplog, capsys)  # type: ignore[misc]
-        assert text.strip() and server.seen, "nothing was asked"
+        server.script(spell(ANSWERS[place], spelling))
+        text = gather(partial(KINDS[kind], server), caplog, capsys)
+        assert server.seen
         if found := find_key(text):
             shown[name] = found
     assert shown == {}
@@ -153,10 +159,8 @@ def test_a_key_in_pieces_is_scrubbed_once_they_are_joined(server, caplog, capsys
         (ask_chat, answer(**complete([{"type": "text", "text": KEY[:HALF]}, {"type": "text", "text": KEY[HALF:]}]))),
         (ask_anthropic, answer(**message(f"it is {KEY[:HALF]}", f"{KEY[HALF:]}."))),
     ):
-        handed: list[str] = []
         server.script(told)
-        assert find_key(gather(lambda: ask(server, handed), handed, caplog, capsys)) == ""  # noqa: B023
-        assert handed
+        assert find_key(gather(partial(ask, server), caplog, capsys)) == ""
 
 
 def test_a_key_of_digits_is_scrubbed_where_a_server_repeats_it_as_a_number():
@@ -205,15 +209,8 @@ def test_a_key_in_a_file_of_a_batch_job_is_scrubbed(place, encoding, server, tmp
         settings = model(server, mode="batch", jobs=jobs(), limits=Limits(attempts=1, backoff_s=0.001))
         folder = tmp_path / str(number)
         chat = Chat("m", settings, lambda: KEY, "tests", JobsPlace(folder, "run", tmp_path / "w.duckdb"))
-        handed: list[str] = []
-        caplog.clear()
-        text = gather(
-            lambda chat=chat, handed=handed: chat.send([ASKED], lambda _, reply: handed.append(str(reply))),  # type: ignore[misc]
-            handed,
-            caplog,
-            capsys,
-        )
-        assert handed and uploaded
+        text = gather(partial(send_to, chat), caplog, capsys)
+        assert uploaded
         kept = "".join(path.read_text("utf-8") for path in folder.rglob("*") if path.is_file())
         if found := find_key(text + kept):
             shown[name] = found

@@ -391,11 +391,11 @@ def test_what_a_thread_raises_is_raised_where_it_was_awaited():
 
 
 class Scarce:
-    """Memory in the thread that sends: the n-th thing that its loop puts off does not fit."""
+    """Memory of the thread that sends, which runs out at the n-th callback that its loop schedules."""
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.left = self.used = 0
-        put_off = asyncio.BaseEventLoop.call_soon
+        schedule = asyncio.BaseEventLoop.call_soon
 
         def call_soon(loop, *args, **kwargs):
             if threading.current_thread().name == "factmill-sending":
@@ -403,12 +403,12 @@ class Scarce:
                 self.left -= 1
                 if not self.left:
                     raise MemoryError
-            return put_off(loop, *args, **kwargs)
+            return schedule(loop, *args, **kwargs)
 
         patch.setattr(asyncio.BaseEventLoop, "call_soon", call_soon)
 
     def try_to_send(self, left: int) -> object:
-        """Return the replies, the error, or None where sending does not end."""
+        """Return the replies, the error, or None when sending does not end."""
         self.left, self.used, ended = left, 0, []
 
         def try_it() -> None:
@@ -433,4 +433,4 @@ def test_sending_ends_wherever_memory_runs_out(monkeypatch: pytest.MonkeyPatch) 
     ended = [type(memory.try_to_send(at)) for at in range(1, memory.used + 1)]
     assert type(None) not in ended
     assert ResourcesExhausted in ended
-    gc.collect()  # what was cut off complains here
+    gc.collect()  # coroutines that were cut off warn here
