@@ -90,8 +90,8 @@ class World(StrictModel):
 
     name: Name
     user_agent: Annotated[str, AfterValidator(check_header_text)]
-    """Sent with every request. It holds your web page or mail address where a service is not on this machine: Wikimedia refuses
-    clients whom it cannot reach."""
+    """Sent with every request. It has to hold your web page or mail address when a service is not on this machine: Wikimedia
+    refuses clients that name no contact."""
     epoch: Annotated[date, Field(ge=EARLIEST, le=LATEST)] | None = None
     """Day the world is seen at (cut-off of page views); None: the first day of the current month."""
     wikidata: Wikidata = Wikidata()
@@ -168,8 +168,8 @@ class World(StrictModel):
             if service.url not in ("", EMBEDDED) and not is_this_machine(service.url) and not self.names_contact:
                 raise SettingsError(
                     f"the world {self.name}: [{section}] is asked at {service.url}, and user_agent holds no web page or mail "
-                    f"address of yours, but {self.user_agent!r}. Write such a line with your own address into the world's file "
-                    '(for `live`, into a copy whose path --world gives): user_agent = "factmill/0.1 (you@example.org)"'
+                    f"address of yours, but {self.user_agent!r}. Write a line like this, with your own address, into the world's file "
+                    '(for `live`, into a copy whose path you give to --world): user_agent = "factmill/0.1 (you@example.org)"'
                 )
 
     @property
@@ -181,7 +181,7 @@ class World(StrictModel):
         return any("." in domain.strip(".") for domain in domains) and not _PLACEHOLDER.search(self.user_agent)
 
     def wikimedia_rate(self) -> float:
-        """Return how many requests a minute Wikimedia's APIs are sent at most."""
+        """Return how many requests a minute may go to Wikimedia's APIs."""
         asked = [getattr(self, name) for name in SECTIONS if is_wikimedia_api(getattr(self, name).url)]
         default = _SIGNED_IN_RATE if all(service.token_env for service in asked) else _ANONYMOUS_RATE
         return self.wikimedia.requests_per_minute or default
@@ -205,7 +205,8 @@ class World(StrictModel):
         return self.epoch or datetime.now(UTC).date().replace(day=1)
 
     def digest(self, roles: Collection[str]) -> str:
-        """Return the digest of what can change an answer of these models: without limits, ages, prices, batch jobs, connections (CONNECTION), tokens, compute and the user agent."""
+        """Return the digest of what can change an answer of these models: without limits, ages, prices, batch jobs, connections
+        (CONNECTION), tokens, compute and the user agent."""
         told = self.model_dump(
             mode="json",
             exclude={
@@ -278,9 +279,9 @@ def require_home() -> Path:
 
 
 def find_lack_of_room(folder: Path) -> str:
-    """Return why a run cannot write to a folder that is there; nothing where it can.
+    """Return why a run cannot write to a folder that exists; empty when it can.
 
-    A file of LEAST_WRITTEN bytes is written and removed, since no number says what a quota leaves.
+    A file of LEAST_WRITTEN bytes is written and removed, since the system reports no quota.
     """
     there = os.statvfs(folder)
     free = there.f_bavail * there.f_frsize
@@ -337,17 +338,14 @@ def api_key(model: Model) -> str:
 
 def read_token(section: str, service: Endpoint) -> str:
     """Return a service's token from the environment, empty where it has none; SettingsError when it is named but not usable."""
-    token = os.environ.get(service.token_env, "") if service.token_env else ""
-    if service.token_env and not token:
-        raise SettingsError(
-            f"[{section}]: the environment variable {service.token_env}, which token_env names, is not set; set it to an OAuth 2 "
-            "token, or leave token_env out"
-        )
+    if not service.token_env:
+        return ""
+    token = os.environ.get(service.token_env, "")
+    what = f"[{section}]: the environment variable {service.token_env}, which token_env names,"
+    if not token:
+        raise SettingsError(f"{what} is not set; set it to an OAuth 2 token, or leave token_env out")
     if not (token.isascii() and token.isprintable()) or " " in token:
-        raise SettingsError(
-            f"[{section}]: the environment variable {service.token_env}, which token_env names, holds characters that no "
-            "token has; set it to the token alone"
-        )
+        raise SettingsError(f"{what} holds characters that no token has; set it to the token alone")
     return token
 
 

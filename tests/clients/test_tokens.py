@@ -1,4 +1,4 @@
-"""Tokens of services: sent to the service's own host alone, and hidden in whatever it says."""
+"""Tokens of services: sent to the service's own host alone, and hidden in all that it answers."""
 
 import logging
 from typing import Any
@@ -49,7 +49,7 @@ def test_no_token_follows_a_redirect_to_another_host_that_the_world_allows(name,
 
 @pytest.mark.parametrize("name", WITH_TOKENS)
 @pytest.mark.parametrize("status", [400, 503, 403])
-def test_a_token_that_the_server_repeats_stands_in_no_message(name, status, server, limits, inbox, caplog):
+def test_a_token_that_the_server_repeats_stands_in_no_message_and_no_log(name, status, server, limits, inbox, caplog):
     def repeat(seen: Seen) -> dict[str, Any]:
         if seen.path != "/moved" and name != "falcon":
             return {"status": 302, "headers": {"Location": f"/moved?token={TOKEN}"}}
