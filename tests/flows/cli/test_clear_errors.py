@@ -118,7 +118,7 @@ def test_a_world_that_cannot_be_used_is_named_before_prefect_starts(
     ("agent", "more", "message"),
     [
         ("factmill/0.1 (you@example.org)", "", "[wikidata] is asked at http://wiki.invalid/, and user_agent holds no web page"),
-        ("factmill", "", 'Write such a line with your own address into the world\'s file (for `live`, into a copy'),
+        ("factmill", "", 'Write a line like this, with your own address, into the world\'s file (for `live`, into a copy'),
         ("factmill (me@uni.edu)", 'token_env = "NO_SUCH_TOKEN"\n', "the environment variable NO_SUCH_TOKEN, which token_env names, is"),
         ("factmill (me@uni.edu)", 'token_env = "eyJ0eXAi.c2VjcmV0"\n', "wikidata.token_env: expected the name of an environment variable"),
     ],
