@@ -101,7 +101,7 @@ class Limits(StrictModel):
     batch: int = Field(default=100, ge=1, le=10_000)
     """Logical calls bundled into one request, where the service can (VALUES, titles)."""
     redirects: tuple[str, ...] = ()
-    """Hosts that the service may redirect to beside its own, such as "query.example.org" or "127.0.0.1:9999"."""
+    """Hosts other than its own that the service may redirect to, such as "query.example.org" or "127.0.0.1:9999"."""
     max_bytes: dict[str, Annotated[int, Field(ge=1)]] = Field(default={})
     """Bytes of one reply, uncompressed, at most: a number, or a table by operation, such as `{ page_text = 64_000_000 }`, in
     which `all` holds for the operations that the table does not name. Default: 32,000,000; for `files` (of batch jobs)
@@ -208,7 +208,7 @@ class Model(StrictModel):
     reasoning_effort: Name = ""
     """Sent as it stands; empty: not at all."""
     extra_body: dict[str, Any] = Field(default={})
-    """What the request holds beside, for this server alone."""
+    """Further members of a request, for this server alone."""
     compute_type: ComputeType | None = None
     """What a translator or a perplexity model of kind `local` computes in; None: int8 where its weights are stored so,
     else float32. float32: the same bytes on any CPU; int8: on CPUs of one class of instructions; float16: GPUs."""

@@ -406,7 +406,7 @@ class _Sockets:
         with self._lock:
             if self._is_over:
                 raise TimeoutError("the time of this request is over")
-            # a duplicate stands for the connection whatever becomes of the object: TLS takes its number away, pools close it
+            # a duplicate, since TLS takes the number of the object away, and pools close it
             self._held.append(socket.fromfd(connected.fileno(), socket.AF_INET, socket.SOCK_STREAM))
 
     def release(self) -> None:
