@@ -380,7 +380,7 @@ class Remote:
                 self._was_answered |= trouble.code != "unreachable"
                 if trouble.is_over_limit:
                     raise ServiceUnreachable(
-                        f"{trouble}. The batch job is kept; then run the same command again"
+                        f"{trouble}. The batch job is kept; run the same command once the limit is raised"
                     ) from None
                 if silent >= (self._most_silent if self._was_answered else self._attempts):
                     raise ServiceUnreachable(
