@@ -106,19 +106,18 @@ def conform_rows(
     `lacking`: columns that another factmill did not write are null. `json_columns`: those whose texts are JSON.
     """
     schema = arrow_schema(model)
-    names = {*table.column_names}
-    missing = [name for name in schema.names if name not in names]
+    kinds = {field.name: field.type for field in plain_schema(table.schema)}
+    missing = [name for name in schema.names if name not in kinds]
     if missing and not lacking:
         raise SourceError(
             f"{where}: column {missing[0]} is missing; expected those that this factmill builds: {', '.join(schema.names)}"
         )
-    kinds = {field.name: field.type for field in plain_schema(table.schema)}
     for field in plain_schema(schema):
         if (kind := kinds.get(field.name, field.type)) != field.type:
             raise SourceError(f"{where}: column {field.name} is of type {kind}; expected {field.type}")
     if missing:
         columns = [
-            table[field.name] if field.name in names else pa.nulls(table.num_rows, field.type) for field in schema
+            table[field.name] if field.name in kinds else pa.nulls(table.num_rows, field.type) for field in schema
         ]
         return pa.table(columns, schema=plain_schema(schema))
     table = table.select(schema.names)
@@ -129,9 +128,9 @@ def conform_rows(
                 for name in json_columns:
                     json.loads(row[name] or "null")
             except ValidationError as error:
-                raise SourceError(f"{where}: row {row['id']!r}: {_format_invalid(error)}") from error
+                raise SourceError(f"{where}: row {row['id']!r:.80}: {_format_invalid(error)}") from error
             except (ValueError, RecursionError) as error:
-                raise SourceError(f"{where}: row {row['id']!r}: expected JSON in {name}: {error}") from error
+                raise SourceError(f"{where}: row {row['id']!r:.80}: expected JSON in {name}: {error}") from error
     return table.cast(schema)
 
 
