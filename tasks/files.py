@@ -17,11 +17,12 @@ _DOTS = 1000
 """Dots in one line of a TOML file, at most: Python reads a key of 50,000 parts for minutes."""
 
 
-def open_regular(path: Path) -> BinaryIO:
-    """Open a regular file for reading bytes; OSError, whose `strerror` says why, for anything else."""
+def open_regular(path: Path, follow: bool = True) -> BinaryIO:
+    """Open a regular file for reading bytes; OSError, whose `strerror` says why, for anything else, and unless `follow` for a
+    symbolic link."""
     try:
         # a named pipe is not waited for until something writes into it
-        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | (0 if follow else os.O_NOFOLLOW))
     except ValueError as error:  # a NUL, or half a surrogate pair
         raise OSError(errno.EINVAL, "its name holds characters that no file's name can hold", str(path)) from error
     mode = os.fstat(handle).st_mode

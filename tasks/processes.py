@@ -215,7 +215,8 @@ def start_child(
 ) -> "subprocess.Popen[bytes]":
     """Start a program that ends with this process; its output goes to `log`. Raises OSError when it cannot start.
 
-    The log is for this user alone; `umask`: of the program, -1 for the one of this process. It gets a session of its own, so that Ctrl-C reaches only this process, which stops it when it is done.
+    The log is for this user alone. The program gets a session of its own, so that Ctrl-C reaches only this process, which
+    stops it when it is done. `umask`: of the program; -1 for that of this process.
     """
     if sys.platform == "linux":
         command = [sys.executable, "-I", "-S", "-c", _DIE_WITH_PARENT, str(os.getpid()), *command]

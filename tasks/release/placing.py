@@ -67,6 +67,7 @@ def _move(draft: Path, place: Path, force: bool) -> None:
     old = place.with_name(f".{place.name}.{os.getpid()}.old")
     try:
         if force and is_release(place):
+            _require_free(place, force)  # once more: files may have been put there while the draft was written
             place.rename(old)
         draft.rename(place)
     except OSError as error:

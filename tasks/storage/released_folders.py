@@ -10,7 +10,8 @@ import os
 import re
 import stat
 import unicodedata
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import sha256
@@ -24,11 +25,13 @@ from pydantic import BaseModel, ValidationError
 
 from tasks.core.fingerprints import combine_digests, digest_json
 from tasks.core.publishing.release_forms import CANARY, REJECT_DETAILS
-from tasks.core.publishing.release_index import FORM, LockFile, ReleaseIndex
+from tasks.core.publishing.release_index import FORM, LockFile, ReleasedTable, ReleaseIndex
 from tasks.core.rows import arrow_schema
 from tasks.errors import OldBuild, SourceError
+from tasks.files import open_regular
 from tasks.storage.builds import BuildRecord
 from tasks.storage.shards import digest_rows, plain_schema
+from tasks.text.whole import MOST_DEEP, is_too_deep
 
 INDEX = "release.json"
 """File of a release that says what the folder holds (tasks/release/write.py)."""
@@ -43,11 +46,9 @@ _MOST_FILES = 10_000
 _LARGEST_TEXT = 64 << 20
 """Bytes of an index, a lock or a list of digests."""
 _LARGEST = 4 << 30
-"""Bytes of another file."""
+"""Bytes of all files together, and of all rows in memory."""
 _LARGEST_TABLE = 1 << 30
 """Bytes of the rows of a file in memory."""
-_DEEPEST = 64
-"""Objects and lists in each other, in JSON."""
 _CHUNK = 1 << 20
 _ROWS_AT_ONCE = 1024
 _SUM = re.compile(r"([0-9a-f]{64})  (.+)")
@@ -98,25 +99,25 @@ def open_release(folder: Path) -> ReleasedFolder:
 def conform_rows(
     table: pa.Table, model: type[BaseModel], where: str, lacking: bool = False, json_columns: Sequence[str] = ()
 ) -> pa.Table:
-    """Return a table with exactly the columns of a row model; SourceError where a column is missing or of another type, or a
-    row is none of the model's.
+    """Return a table with exactly the columns of a row model.
+
+    SourceError where a column is missing or of another type, or the model refuses a row.
 
     `lacking`: columns that another factmill did not write are null. `json_columns`: those whose texts are JSON.
     """
     schema = arrow_schema(model)
-    names = {*table.column_names}
-    missing = [name for name in schema.names if name not in names]
+    kinds = {field.name: field.type for field in plain_schema(table.schema)}
+    missing = [name for name in schema.names if name not in kinds]
     if missing and not lacking:
         raise SourceError(
             f"{where}: column {missing[0]} is missing; expected those that this factmill builds: {', '.join(schema.names)}"
         )
     for field in plain_schema(schema):
-        kind = plain_schema(table.schema).field(field.name).type if field.name in names else field.type
-        if kind != field.type:
+        if (kind := kinds.get(field.name, field.type)) != field.type:
             raise SourceError(f"{where}: column {field.name} is of type {kind}; expected {field.type}")
     if missing:
         columns = [
-            table[field.name] if field.name in names else pa.nulls(table.num_rows, field.type) for field in schema
+            table[field.name] if field.name in kinds else pa.nulls(table.num_rows, field.type) for field in schema
         ]
         return pa.table(columns, schema=plain_schema(schema))
     table = table.select(schema.names)
@@ -127,9 +128,9 @@ def conform_rows(
                 for name in json_columns:
                     json.loads(row[name] or "null")
             except ValidationError as error:
-                raise SourceError(f"{where}: row {row['id']!r}: {_format_invalid(error)}") from error
+                raise SourceError(f"{where}: row {row['id']!r:.80}: {_format_invalid(error)}") from error
             except (ValueError, RecursionError) as error:
-                raise SourceError(f"{where}: row {row['id']!r}: expected JSON in {name}: {error}") from error
+                raise SourceError(f"{where}: row {row['id']!r:.80}: expected JSON in {name}: {error}") from error
     return table.cast(schema)
 
 
@@ -150,25 +151,13 @@ def _list_files(folder: Path) -> Iterator[_File]:
                     waiting.append(f"{path}/")
                 elif stat.S_ISREG(found.st_mode):
                     yield _File(path, found.st_size, (found.st_ino, found.st_mtime_ns))
+                elif stat.S_ISLNK(found.st_mode):
+                    raise SourceError(
+                        f"{folder / path}: a symbolic link; a release has files and folders alone. Copy the folder with what its "
+                        "links point to (cp -rL), and read the copy"
+                    )
                 else:
-                    raise _not_regular(folder / path, found.st_mode)
-
-
-def _not_regular(path: Path, mode: int) -> SourceError:
-    if stat.S_ISLNK(mode):
-        return SourceError(
-            f"{path}: a symbolic link; a release has files and folders alone. Copy the folder with what its links point to "
-            "(cp -rL), and read the copy"
-        )
-    kind = next((name for name, test in _KINDS.items() if test(mode)), "a folder")
-    return SourceError(f"{path}: {kind}; expected a file of the release; {_AGAIN}")
-
-
-_KINDS = {
-    "a named pipe": stat.S_ISFIFO,
-    "a socket": stat.S_ISSOCK,
-    "a device": lambda mode: stat.S_ISCHR(mode) or stat.S_ISBLK(mode),
-}
+                    raise SourceError(f"{folder / path}: a pipe, a device or a socket; expected a file; {_AGAIN}")
 
 
 @lru_cache(maxsize=2)
@@ -178,13 +167,16 @@ def _read(folder: Path, found: tuple[_File, ...]) -> ReleasedFolder:
     for name in (SUMS, INDEX, LOCK, REJECTS):
         if name not in files:
             raise SourceError(f"{folder}: the release has no file {name}; {_AGAIN}")
+    if (size := sum(file.size for file in found)) > _LARGEST:
+        raise SourceError(f"{folder}: {size:,} bytes of files; expected at most {_LARGEST:,}; {_AGAIN}")
     sums = _read_sums(folder, _read_file(folder, files[SUMS], keep=True)[0])
     contents = _read_listed(folder, files, sums)
-    index, lock_file, lock = _read_index(folder, contents[INDEX]), *_read_lock(folder, contents[LOCK])
+    index = _read_index(folder, contents[INDEX])
+    lock_file, lock = _read_lock(folder, contents[LOCK])
     _check_build(folder, index, lock_file, lock)
     _check_paths(folder, index, files, sums)
     tables = _read_tables(folder, index, contents)
-    content = _check_content(folder, index, tables)
+    content = _check_content(folder, index, set(tables))
     columns = [*REJECT_COLUMNS, CANARY]
     rejects = _read_parquet(folder / REJECTS, contents[REJECTS], columns).select(REJECT_COLUMNS)
     if any(kind != pa.string() for kind in rejects.schema.types):
@@ -206,15 +198,11 @@ def _read(folder: Path, found: tuple[_File, ...]) -> ReleasedFolder:
 def _read_file(folder: Path, file: _File, keep: bool) -> tuple[bytes, str]:
     """Return a file's bytes, where they are to be kept, and its SHA-256."""
     path = folder / file.path
-    largest = _LARGEST_TEXT if file.path in (SUMS, INDEX, LOCK) else _LARGEST
-    if file.size > largest:
-        raise SourceError(f"{path}: {file.size:,} bytes; expected at most {largest:,}; {_AGAIN}")
+    if file.path in (SUMS, INDEX, LOCK) and file.size > _LARGEST_TEXT:
+        raise SourceError(f"{path}: {file.size:,} bytes; expected at most {_LARGEST_TEXT:,}; {_AGAIN}")
     digest, parts = sha256(), []
-    # what took the file's place meanwhile is neither waited for nor followed
-    with os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as opened:
-        now = os.fstat(opened.fileno())
-        if not stat.S_ISREG(now.st_mode):
-            raise _not_regular(path, now.st_mode)
+    # another process may have put a link in the file's place
+    with open_regular(path, follow=False) as opened:
         left = file.size + 1
         while left > 0 and (part := opened.read(min(left, _CHUNK))):
             digest.update(part)
@@ -289,39 +277,31 @@ def _name(paths: Sequence[str]) -> str:
 
 
 def _parse_json(path: Path, data: bytes) -> dict[str, Any]:
-    """Return the object that a JSON file says."""
+    """Return the object in a JSON file; SourceError for anything else, for a key that is there twice and for deep nesting."""
 
-    def take(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        told = dict(pairs)
-        if len(told) < len(pairs):
-            names = [name for name, _ in pairs]
-            raise ValueError(f"the key {next(name for name in names if names.count(name) > 1)[:60]!r} is there twice")
-        return told
+    def check_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        ((name, count),) = Counter(name for name, _ in pairs).most_common(1) or [("", 1)]
+        if count > 1:
+            raise ValueError(f"the key {name[:60]!r} is there twice")
+        return dict(pairs)
 
     def refuse(constant: str) -> None:
         raise ValueError(f"{constant} is no number")
 
     try:
-        told = json.loads(data.decode("utf-8"), object_pairs_hook=take, parse_constant=refuse)
-    except RecursionError as error:
-        raise SourceError(
-            f"{path}: lists or objects lie too deep in each other; expected {_DEEPEST} at most; {_AGAIN}"
-        ) from error
+        parsed = json.loads(data.decode("utf-8"), object_pairs_hook=check_keys, parse_constant=refuse)
+        is_deep = is_too_deep(parsed)
+    except RecursionError:
+        is_deep = True
     except ValueError as error:
         raise SourceError(f"{path}: not the JSON that factmill writes: {error}; {_AGAIN}") from error
-    if not isinstance(told, dict):
+    if is_deep:
+        raise SourceError(
+            f"{path}: lists and objects are nested too deeply; expected {MOST_DEEP} levels at most; {_AGAIN}"
+        )
+    if not isinstance(parsed, dict):
         raise SourceError(f"{path}: expected a JSON object; {_AGAIN}")
-    level: list[Any] = [told]
-    for _ in range(_DEEPEST):
-        level = [
-            inner
-            for each in level
-            if isinstance(each, dict | list)
-            for inner in (each.values() if isinstance(each, dict) else each)
-        ]
-    if level:
-        raise SourceError(f"{path}: lists or objects lie too deep in each other; expected {_DEEPEST} at most; {_AGAIN}")
-    return told
+    return parsed
 
 
 def _format_invalid(error: ValidationError) -> str:
@@ -330,8 +310,8 @@ def _format_invalid(error: ValidationError) -> str:
 
 
 def _read_index(folder: Path, data: bytes) -> ReleaseIndex:
-    told = _parse_json(folder / INDEX, data)
-    form = told.get("factmill_release")
+    parsed = _parse_json(folder / INDEX, data)
+    form = parsed.get("factmill_release")
     if type(form) is int and form < FORM:
         raise OldBuild(
             f"{folder}: a release of form {form}, by an earlier factmill; this one reads form {FORM}: release the build again, "
@@ -342,36 +322,36 @@ def _read_index(folder: Path, data: bytes) -> ReleaseIndex:
             f"{folder}: a release of form {str(form)[:20]}, by a newer factmill; this one reads form {FORM}: install a newer one"
         )
     try:
-        return ReleaseIndex.model_validate(told)
+        return ReleaseIndex.model_validate(parsed)
     except ValidationError as error:
         raise SourceError(f"{folder / INDEX}: {_format_invalid(error)}; {_AGAIN}") from error
 
 
 def _read_lock(folder: Path, data: bytes) -> tuple[LockFile, dict[str, Any]]:
-    """Return what lock.json says, and the lock in it as it stands there."""
-    told = _parse_json(folder / LOCK, data)
+    """Return what lock.json holds, checked, and the lock in it as it is written there."""
+    parsed = _parse_json(folder / LOCK, data)
     try:
-        return LockFile.model_validate(told), told["lock"]
+        return LockFile.model_validate(parsed), parsed["lock"]
     except ValidationError as error:
         raise SourceError(f"{folder / LOCK}: {_format_invalid(error)}; {_AGAIN}") from error
 
 
-def _check_build(folder: Path, index: ReleaseIndex, told: LockFile, lock: Mapping[str, Any]) -> None:
+def _check_build(folder: Path, index: ReleaseIndex, lock_file: LockFile, lock: Mapping[str, Any]) -> None:
     """SourceError unless index and lock are of one build, whose id follows from the lock."""
     for name in ("build_id", "benchmark", "published_at", "content_digest"):
-        if getattr(index, name) != getattr(told, name):
+        if getattr(index, name) != getattr(lock_file, name):
             raise SourceError(
-                f"{folder / LOCK}: {name} is {getattr(told, name)}; expected that of {INDEX}, {getattr(index, name)}; {_AGAIN}"
+                f"{folder / LOCK}: {name} is {getattr(lock_file, name)}; expected that of {INDEX}, {getattr(index, name)}; {_AGAIN}"
             )
-    if told.lock.benchmark != index.benchmark:
+    if lock_file.lock.benchmark != index.benchmark:
         raise SourceError(
-            f"{folder / LOCK}: the lock of a build of {told.lock.benchmark}; expected one of {index.benchmark}; {_AGAIN}"
+            f"{folder / LOCK}: the lock of a build of {lock_file.lock.benchmark}; expected one of {index.benchmark}; {_AGAIN}"
         )
-    if not told.withheld and digest_json(lock) != told.lock_digest:
+    if not lock_file.withheld and digest_json(lock) != lock_file.lock_digest:
         raise SourceError(
             f"{folder / LOCK}: the lock was changed after it was released: its digest is another; {_AGAIN}"
         )
-    plain = f"{index.benchmark}-{told.lock_digest[:12]}"
+    plain = f"{index.benchmark}-{lock_file.lock_digest[:12]}"
     if not re.fullmatch(rf"{plain}(\.\d{{1,9}})?", index.build_id):
         raise SourceError(
             f"{folder / INDEX}: build_id is {index.build_id[:80]!r}; expected {plain}, which follows from the lock; {_AGAIN}"
@@ -379,11 +359,14 @@ def _check_build(folder: Path, index: ReleaseIndex, told: LockFile, lock: Mappin
 
 
 def _check_paths(folder: Path, index: ReleaseIndex, files: Mapping[str, _File], sums: Mapping[str, str]) -> None:
-    """SourceError unless the index names each data file once, as it lies there, and one Parquet file a split."""
+    """SourceError unless the index names each data file once, as it is in the folder, and for each split one Parquet file and
+    each column once."""
     seen = set[str]()
     for split in index.splits:
         if sum(file.format == "parquet" for file in split.files) != 1:
             raise SourceError(f"{folder / INDEX}: split {split.name[:80]!r}: expected one Parquet file; {_AGAIN}")
+        if len({*split.columns, CANARY}) <= len(split.columns):
+            raise SourceError(f"{folder / INDEX}: split {split.name[:80]!r}: expected each column once; {_AGAIN}")
         for file in split.files:
             if file.path not in sums or file.path in seen or not file.path.endswith(f".{file.format}"):
                 raise SourceError(
@@ -396,21 +379,35 @@ def _check_paths(folder: Path, index: ReleaseIndex, files: Mapping[str, _File], 
 
 
 def _read_tables(folder: Path, index: ReleaseIndex, contents: Mapping[str, bytes]) -> dict[str, pa.Table]:
-    """Return the tables of a release: their splits' rows together, as they were published."""
+    """Return the tables of a release: the rows of their splits together, as they were published.
+
+    SourceError where they are not those that were released.
+    """
     parts: dict[str, list[pa.Table]] = {}
+    size = 0
     for config in index.configs:
         columns = [*dict.fromkeys(column for split in config.splits for column in split.columns), CANARY]
         for split in config.splits:
             (path,) = (file.path for file in split.files if file.format == "parquet")
-            table = _read_parquet(folder / path, contents[path], columns, split.rows)
-            parts.setdefault(split.table, []).append(table.select(split.columns))
+            table = _read_parquet(folder / path, contents[path], columns, split.rows).select(split.columns)
+            size += table.nbytes
+            if size > _LARGEST:
+                raise SourceError(f"{folder}: more than {_LARGEST:,} bytes of rows; {_AGAIN}")
+            parts.setdefault(split.table, []).append(table)
     tables = {}
     for name, found in parts.items():
         try:
-            tables[name] = pa.concat_tables(found)
+            table = _sort_rows(pa.concat_tables(found), f"{folder}: table {name}")
+            released = ReleasedTable(rows=table.num_rows, sha256=digest_rows(table))
         except pa.ArrowException as error:
-            raise SourceError(f"{folder}: the splits of table {name} have other columns: {error}; {_AGAIN}") from error
-        tables[name] = _sort_rows(tables[name], f"{folder}: table {name}")
+            raise SourceError(
+                f"{folder}: table {name}: its splits cannot be combined and sorted: {error}; {_AGAIN}"
+            ) from error
+        if index.tables.get(name) != released:
+            raise SourceError(
+                f"{folder}: table {name}: its rows are not those of {INDEX}: this folder was changed after it was released; {_AGAIN}"
+            )
+        tables[name] = table
     return tables
 
 
@@ -447,19 +444,16 @@ def _read_parquet(path: Path, data: bytes, columns: Sequence[str], rows: int | N
             table = pa.Table.from_batches(batches, file.schema_arrow)
         table.validate(full=True)
         return table
-    except (pa.ArrowException, OSError, MemoryError) as error:
+    # UnicodeDecodeError: a column's name
+    except (pa.ArrowException, OSError, MemoryError, UnicodeDecodeError) as error:
         raise SourceError(f"{path}: cannot be read as Parquet: {str(error)[:300]}; {_AGAIN}") from error
 
 
-def _check_content(folder: Path, index: ReleaseIndex, tables: Mapping[str, pa.Table]) -> str:
-    """Return the content digest of the rows that a release has; SourceError where they are not those that were released."""
-    digests = {name: digest_rows(table) for name, table in tables.items()}
-    for name, digest in digests.items():
-        listed = index.tables.get(name)
-        if listed is None or (listed.rows, listed.sha256) != (tables[name].num_rows, digest):
-            raise SourceError(
-                f"{folder}: table {name}: its rows are not those of {INDEX}: this folder was changed after it was released; {_AGAIN}"
-            )
+def _check_content(folder: Path, index: ReleaseIndex, read: Set[str]) -> str:
+    """Return the content digest of a release whose tables' rows are those of the index; SourceError where it is another.
+
+    `read`: the tables whose rows it has.
+    """
     main = {split.table for split in index.configs[0].splits}
     if index.rows != (count := sum(split.rows for split in index.splits if split.table in main)):
         raise SourceError(
@@ -467,11 +461,10 @@ def _check_content(folder: Path, index: ReleaseIndex, tables: Mapping[str, pa.Ta
         )
     is_whole = all(each.what == REJECT_DETAILS for each in index.left_out)
     # the review queue is no table of a release, nor is it measured on; all other rows must be there
-    unread = {*index.tables} - {*tables}
+    unread = {*index.tables} - read
     if unread - ({f"{index.benchmark}_review"} if is_whole else set()):
         raise SourceError(f"{folder}: the release has no rows of {', '.join(sorted(unread))}; {_AGAIN}")
-    digests |= {name: index.tables[name].sha256 for name in unread}
-    content = combine_digests(f"{name} {digest}" for name, digest in sorted(digests.items()))
+    content = combine_digests(f"{name} {table.sha256}" for name, table in sorted(index.tables.items()))
     if is_whole and content != index.content_digest:
         raise SourceError(
             f"{folder}: the rows have the content digest {content}; {INDEX} has {index.content_digest}: this folder was changed "

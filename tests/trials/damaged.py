@@ -1,7 +1,7 @@
 """Damage a file that a stopped build has left, run the same command again: the bytes of a build that nothing happened to, or an
-error that names the file.
+error that names the file. Or damage a release in each way of support.builds.damaged_releases, run each command that reads it.
 
-    PYTHONPATH=tests python -m trials.damaged [--places 20] [--seed 1] [--only journal] [-- build granola --limit 5]
+    PYTHONPATH=tests python -m trials.damaged [--places 20] [--seed 1] [--only journal release] [-- build granola --limit 5]
 
 Files: journals, Parquet shards, receipts, the run's description, claims. Damage: a flipped bit, a lost end, a page of
 zeros, bytes put in behind, a line or chunk that stands twice, nothing left. Prints a line a place; exits 1 when rows differ, or a build
@@ -17,6 +17,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from support.builds.damaged_releases import COMMANDS, DAMAGES, copy_damaged, make_released, run_commands
 from support.commands.command import Factmill
 from support.damage import WAYS, damage
 from trials.kills import stop
@@ -65,18 +66,34 @@ def damage_and_rebuild(
     return wrong
 
 
+def damage_releases(trial: Trial, factmill: Factmill) -> list[str]:
+    """Damage a release in each way, run all commands on it; return what is wrong."""
+    released, wrong = make_released(factmill, trial.folder), []
+    for number, name in enumerate(DAMAGES):
+        try:
+            folder = copy_damaged(released, trial.folder / f"copy-{number}", name)
+            run_commands(factmill, released, folder, name, COMMANDS)
+        except AssertionError as error:
+            wrong.append(f"{name}: {error}")
+    return wrong
+
+
 def main() -> int:
     """Damage."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     for name, default in (("places", 20), ("seed", 1)):
         parser.add_argument(f"--{name}", type=int, default=default)
-    parser.add_argument("--only", choices=tuple(KINDS), nargs="*", default=tuple(KINDS))
+    parser.add_argument("--only", choices=(*KINDS, "release"), nargs="*", default=(*KINDS, "release"))
     parser.add_argument("arguments", nargs="*", default=["build", "granola", "--limit", "5"])
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         trial = Trial(Path(folder))
         trial.inside = Factmill(trial.home, on_prefect=False)
-        return 1 if damage_and_rebuild(trial, given.arguments, given.places, given.seed, given.only) else 0
+        wrong = damage_releases(trial, trial.inside) if "release" in given.only else []
+        if kinds := [kind for kind in KINDS if kind in given.only]:
+            wrong += damage_and_rebuild(trial, given.arguments, given.places, given.seed, kinds)
+        print(*wrong, sep="\n")
+        return 1 if wrong else 0
 
 
 if __name__ == "__main__":

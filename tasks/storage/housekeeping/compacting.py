@@ -70,7 +70,7 @@ def _copy(db: duckdb.DuckDBPyConnection, path: Path, draft: Path) -> None:
             raise WarehouseError(f"{path} is left as it was, since the copy differs in {', '.join(differing)}")
         db.execute("COMMIT")
         db.execute(f"CHECKPOINT {_COPY}")
-    except BaseException:
+    except BaseException:  # also a stop by the user: a file is detached only outside a transaction
         with suppress(duckdb.Error):
             db.execute("ROLLBACK")
         raise

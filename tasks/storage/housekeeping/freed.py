@@ -69,7 +69,7 @@ def split_by_age(paths: Iterable[Path], since: datetime) -> tuple[list[Path], li
 
 
 def remove_paths(kind: str, paths: Iterable[Path], *, remove: bool, young: Collection[Path] = ()) -> Freed:
-    """Remove files and folders, where that is wanted, and return what they took; what cannot be removed is told as left.
+    """Remove files and folders (only measure them unless `remove`); return what they took, and what cannot be removed as left.
 
     `young`: others of the kind, which stay only for their age.
     """

@@ -2,22 +2,78 @@
 
 import json
 import os
+import shutil
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from support.builds.published import publish_rows
+from support.builds.released import fanout_tables
+from support.commands.command import Factmill
 
 from tasks.core.fingerprints import combine_digests, digest_json
+from tasks.fanoutqa.benchmark import FANOUTQA
+from tasks.storage.released_folders import open_release
 from tasks.storage.shards import digest_rows
 
 DEV = "data/fanoutqa/dev.parquet"
 """The table of questions with answers."""
 INDEX, LOCK, SUMS = "release.json", "lock.json", "SHA256SUMS"
 Change = Callable[[Any], Any]
+COMMANDS = ("diff", "evaluate", "release", "release --force")
+"""Those that read a release's folder, in an order in which the last may replace it."""
+REPLACED = {
+    "form of an earlier factmill",
+    "column of numbers, all digests updated",
+    "column of nulls, all digests updated",
+}
+"""Damages that --force replaces: the files agree with each other, so that nothing goes that was not released."""
+
+
+def make_released(factmill: Factmill, folder: Path) -> Path:
+    """Return a folder with a warehouse, w.duckdb, and the release of its build, whole."""
+    publish_rows(folder / "w.duckdb", FANOUTQA, fanout_tables(("dev", "dev", "test")))
+    to = ("--to", folder / "whole", "--with-answers", "--warehouse", folder / "w.duckdb")
+    ran = factmill("release", "latest:fanoutqa", *to)
+    assert ran.code == 0, ran.err
+    return folder
+
+
+def copy_damaged(released: Path, folder: Path, damage: str) -> Path:
+    """Return a copy of the whole release, damaged."""
+    shutil.copytree(released / "whole", folder)
+    DAMAGES[damage](folder)
+    return folder
+
+
+def run_commands(factmill: Factmill, released: Path, folder: Path, damage: str, commands: Sequence[str]) -> None:
+    """Check that commands which read a damaged release end in words that name it.
+
+    `released`: as of `make_released`.
+    """
+    none, warehouse = folder.with_name("none.duckdb"), released / "w.duckdb"
+    release = ("release", "latest:fanoutqa", "--to", folder, "--with-answers", "--warehouse", warehouse)
+    arguments: dict[str, Sequence[str | Path]] = {
+        "diff": ("diff", released / "whole", folder, "--warehouse", warehouse),
+        "evaluate": ("evaluate", "fanoutqa", "--release", folder, "--model", "silent", "--warehouse", none),
+        "release": release,
+        "release --force": (*release, "--force"),
+    }
+    for command in commands:
+        ran = factmill(*arguments[command])
+        last = ran.err.splitlines()[-1]
+        print(f"{damage} | {command} | {ran.code} | {last}")
+        if command == "release --force" and damage in REPLACED:
+            assert (ran.code, open_release(folder).index.rows) == (0, 3)
+            continue
+        assert ran.code in (1, 2), (command, ran)
+        assert last.startswith("factmill: ") and str(folder) in last, (command, last)
+        assert "Traceback" not in ran.err + ran.out
+    assert not none.exists()
 
 
 def resum(folder: Path, tables: bool = False, content: bool = False) -> None:
@@ -63,11 +119,11 @@ def edit(name: str, change: Change, sums: bool = True) -> Callable[[Path], None]
     return apply
 
 
-def rewrite(change: Change, path: str = DEV, **resumming: bool) -> Callable[[Path], None]:
+def rewrite(change: Change, path: str = DEV, store_schema: bool = False, **resumming: bool) -> Callable[[Path], None]:
     """Return what writes a changed table, with sums that agree."""
 
     def apply(folder: Path) -> None:
-        pq.write_table(change(pq.read_table(folder / path)), folder / path, store_schema=False)
+        pq.write_table(change(pq.read_table(folder / path)), folder / path, store_schema=store_schema)
         resum(folder, **resumming)
 
     return apply
@@ -206,6 +262,10 @@ DAMAGES: dict[str, Callable[[Path], None]] = {
     "texts that are no UTF-8, sums updated": rewrite(_spoil_text),
     "column too many, sums updated": rewrite(lambda table: table.append_column("more", pa.array(range(table.num_rows)))),
     "column missing, sums updated": rewrite(lambda table: table.drop_columns(["categories"])),
+    "column with a name that is no UTF-8, sums updated": lambda folder: put(
+        DEV, (folder / DEV).read_bytes().replace(b"decomposition", b"d\xffcomposition"))(folder) or resum(folder),  # type: ignore[func-returns-value]
+    "column that cannot be sorted, sums updated": rewrite(
+        fill_column("answer", lambda rows: pa.array(["x"] * rows, pa.string_view())), store_schema=True),
     "one id twice, sums updated": rewrite(fill_column("id", lambda rows: pa.array(["q0"] * rows))),
     "one id twice, all digests updated": rewrite(
         lambda table: pa.concat_tables([table, table]), "data/articles/full.parquet", content=True
@@ -236,6 +296,7 @@ DAMAGES: dict[str, Callable[[Path], None]] = {
     "FIFO not listed": lambda folder: os.mkfifo(folder / "data/pipe"),
     "card altered": put("README.md", b"# Mine\n"),
     "table of 1 TB": _enlarge(DEV, 2**40),
+    "column id named twice": edit(INDEX, lambda index: index["configs"][0]["splits"][0]["columns"].append("id") or index),
     "size too large": _file(size=2**70),
     "size negative": _file(size=-1),
     "rows beyond count": _split(rows=10**30),
@@ -262,6 +323,9 @@ DAMAGES: dict[str, Callable[[Path], None]] = {
     "index with a key twice": lambda folder: put(
         INDEX, b'{"rows": 1, ' + (folder / INDEX).read_bytes().lstrip()[1:], sums=True
     )(folder),
+    "index with a key twice behind a million others": put(
+        INDEX, json.dumps(dict.fromkeys(map(str, range(1_000_000)))).encode()[:-1] + b', "999999": 1}', sums=True
+    ),
     "index 100,000 lists deep": put(INDEX, b'{"factmill_release": ' + b"[" * 100_000 + b"]" * 100_000 + b"}", sums=True),
     "index 400 objects deep": put(INDEX, b'{"factmill_release": 1, "left_out": ' + b'{"a": ' * 400 + b"1" + b"}" * 401, sums=True),
     "index with a number of 10,000 digits": put(INDEX, b'{"factmill_release": ' + b"9" * 10_000 + b"}", sums=True),
