@@ -7,8 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from flows.cli.entry import tell_stop
-from flows.cli.options import list_options, naming_options
+from flows.cli.entry import report_early_end
+from flows.cli.options import list_given, list_options, naming_options
 from flows.serving import ServeOptions, check_runs, read_config
 from tasks.errors import UsageError
 from tasks.options import BY_FILES, HIDDEN, Params
@@ -43,11 +43,8 @@ def _serve(given: Any) -> None:
     settings: dict[str, Params] = {}
     if given.config:
         told, settings = read_config(given.config)
-    flags = {name: getattr(given, name, None) for name in ServeOptions.model_fields}
     with naming_options(ServeOptions):
-        options = ServeOptions(
-            **told | {name: value for name, value in flags.items() if value not in (None, False, [])}
-        )
+        options = ServeOptions(**told | list_given(ServeOptions, given))
     address = environment("PREFECT_API_URL")
     if not address:
         raise UsageError(
@@ -63,7 +60,7 @@ def _serve(given: Any) -> None:
 
     deployments = make_deployments(options, settings)
     code = serve_deployments(deployments, options.runs, options.catch_up, options.log_json)
-    tell_stop()
+    report_early_end()
     raise typer.Exit(code)
 
 
