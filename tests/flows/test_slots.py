@@ -40,10 +40,19 @@ def client(standing: Standing) -> Iterator[SyncPrefectClient]:
         yield client
 
 
-def deploy(client: SyncPrefectClient, name: str, schedule: Schedule | None, said: list[str]) -> DeploymentResponse:
-    """Register a deployment as serve does at each start, and return it as the server has it then."""
+def make_deployment(name: str, schedule: Schedule | None) -> RunnerDeployment:
     made = cast(RunnerDeployment, toy.to_deployment(name, schedule=schedule, parameters={"letter": "a"}))
     made.entrypoint = "nowhere.toy"
+    return made
+
+
+def make_runner(standing: Standing) -> ServingRunner:
+    return ServingRunner(standing.api, runs=1, catch_up=True, log=ServeLog(as_json=False))
+
+
+def deploy(client: SyncPrefectClient, name: str, schedule: Schedule | None, said: list[str]) -> DeploymentResponse:
+    """Register a deployment as serve does at each start, and return it as the server has it then."""
+    made = make_deployment(name, schedule)
     keep_anchors(made, find_deployment(client, f"toy/{name}"), said.append)
     client.read_deployment(cast(Any, made.apply()))
     return cast(DeploymentResponse, find_deployment(client, f"toy/{name}"))
@@ -66,7 +75,7 @@ def runs_of(standing: Standing, deployment: DeploymentResponse) -> list[Any]:
 def test_the_newest_slot_of_a_schedule(schedule: Schedule, since: str, until: str, slot: str | None) -> None:
     made = cast(RunnerDeployment, toy.to_deployment("times", schedule=schedule))
     first, last = (datetime.fromisoformat(each).replace(tzinfo=UTC) for each in (since, until))
-    found = newest_slot((made.schedules or [])[0].schedule, first, last)
+    found = newest_slot(made.schedules or [], first, last)
     assert found == (datetime.fromisoformat(slot).replace(tzinfo=UTC) if slot else None)
 
 
@@ -219,10 +228,55 @@ def test_a_run_that_is_done_when_serve_stops_it_stays_done(
     standing.ask(f"/flow_runs/{run.id}/set_state", state={"type": was}, force=True)
 
     async def stop() -> None:
-        runner = ServingRunner(standing.api, runs=1, catch_up=True, log=ServeLog(as_json=False))
+        runner = make_runner(standing)
         async with get_client() as runner._client:
             runner.stopping = True
             await runner._propose_cancelled(StateProposer(client=runner._client).propose_cancelled, run)
 
     asyncio.run(stop())
     assert standing.ask(f"/flow_runs/{run.id}")["state"]["name"] == is_then
+
+
+def test_a_slot_that_the_server_made_no_run_for_is_done_once_and_not_while_the_ui_pauses_it(
+    standing: Standing, client: SyncPrefectClient, capsys: pytest.CaptureFixture[str]
+) -> None:
+    slot = datetime.now(UTC).replace(microsecond=0) - _HOUR / 2
+    runner = make_runner(standing)
+    runner.register(make_deployment("without", Interval(_HOUR, anchor_date=slot)), slot - timedelta(minutes=1))
+    (deployment_id,) = runner._served
+    known = client.read_deployment(deployment_id)
+
+    def make_up_again() -> list[datetime]:
+        runner._since[deployment_id] = slot - timedelta(minutes=1)
+        runner._make_up_slots()
+        found = runs_of(standing, client.read_deployment(deployment_id))
+        return [datetime.fromisoformat(each["expected_start_time"]) for each in found if not each["auto_scheduled"]]
+
+    client.pause_deployment(known.id)
+    assert make_up_again() == []
+    client.resume_deployment(known.id)
+    assert [make_up_again() for _ in range(2)] == [[slot], [slot]]
+    assert capsys.readouterr().err.count("had no run; one makes up for it now") == 1
+
+
+def test_a_run_that_waits_for_its_turn_when_serve_stops_goes_on_though_the_server_deletes_it(
+    standing: Standing, client: SyncPrefectClient
+) -> None:
+    runner = make_runner(standing)
+    runner.register(make_deployment("waits", Interval(_HOUR)), datetime.now(UTC))
+    (deployment_id,) = runner._served
+    known = client.read_deployment(deployment_id)
+    run = standing.wait(lambda: runs_of(standing, known))[0]
+    # its time has come
+    due = {"type": "SCHEDULED", "state_details": {"scheduled_time": run["created"]}}
+    standing.ask(f"/flow_runs/{run['id']}/set_state", state=due, force=True)
+
+    async def pause() -> None:
+        async with get_client() as runner._client:
+            await runner._pause_schedules()
+
+    asyncio.run(pause())
+    assert standing.ask(f"/flow_runs/{run['id']}")["state"]["name"] == "Stopped"
+    said: list[str] = []
+    assert go_on(client, known, [], said.append)
+    assert said == [f"{run['name']}: ended with factmill serve, and goes on now"]
