@@ -129,15 +129,15 @@ def require_server(url: str) -> None:
         elif settings.api.key:
             headers["Authorization"] = f"Bearer {settings.api.key.get_secret_value()}"
         if _is_refused(url, headers):
+            fault = "is not set" if known is None else "has another user and password than the server"
             raise ServiceUnreachable(
-                f"the Prefect server at {url} refuses us with HTTP 401: PREFECT_API_AUTH_STRING "
-                f"{'has another user and password than the server' if known is not None else 'is not set'}; set it to the USER:PASSWORD that the "
-                "server has as PREFECT_SERVER_API_AUTH_STRING"
+                f"the Prefect server at {url} refuses us with HTTP 401: PREFECT_API_AUTH_STRING {fault}; set it to the "
+                "USER:PASSWORD that the server has as PREFECT_SERVER_API_AUTH_STRING"
             )
 
 
 def _is_refused(url: str, headers: Mapping[str, str]) -> bool:
-    """True where a server answers 401 to a request with these headers. Its address /ready would not show: it is open to all."""
+    """True where a server answers 401 to a request with these headers; its address /ready is open to all."""
     request = urllib.request.Request(f"{url.rstrip('/')}/admin/version", headers=dict(headers))
     try:
         with urllib.request.urlopen(request, timeout=_ANSWER_TIMEOUT_S):
@@ -181,7 +181,7 @@ def telling_lost_server() -> Iterator[None]:
 
 
 def _find_own_error(error: BaseException | None) -> FactmillError | None:
-    """Return the error that ended a flow, where Prefect's server could not be told of it."""
+    """Return the error that ended a flow, where Prefect could not report it to its server."""
     while error is not None and not isinstance(error, FactmillError):
         error = error.__cause__ or error.__context__
     return error
@@ -301,13 +301,14 @@ class OwnServer:
             code = self._process.wait()
             if self._over.is_set():
                 return
-            self.endings.append(_describe_ending(code))
-            told = f"factmill's own Prefect server ended ({self.endings[-1]})"
+            ending = _describe_ending(code)
+            self.endings.append(ending)
+            told = f"factmill's own Prefect server ended ({ending})"
             try:
                 if len(self.endings) >= MOST_ENDINGS:
                     raise ServiceUnreachable(
                         f"{told}, {MOST_ENDINGS} times by now; the end of its log: {self._read_log()}; what was done is kept: "
-                        "see to it that there is memory for it (some 300 MB), and run the same command again"
+                        "give it memory (it needs some 300 MB), and run the same command again"
                     )
                 say(f"note: {told}; another is started in its place")
                 require_home()
@@ -325,7 +326,7 @@ class OwnServer:
 def _describe_ending(code: int) -> str:
     if code >= 0:
         return f"exit code {code}"
-    return f"killed by {signal.Signals(-code).name}{', maybe for want of memory' * (-code == signal.SIGKILL)}"
+    return f"killed by {signal.Signals(-code).name}{', perhaps since memory ran out' * (-code == signal.SIGKILL)}"
 
 
 def _server_environment(home: Path) -> Mapping[str, str]:
