@@ -240,6 +240,7 @@ class OwnServer:
         self._environment = _server_environment(home)
         self._making = ExitStack()
         self._over = threading.Event()
+        self._failure: FactmillError | OSError | None = None
         self._begin()
 
     def renew(self) -> None:
@@ -280,8 +281,8 @@ class OwnServer:
         self._log.unlink(missing_ok=True)
 
     def _begin(self) -> None:
-        self._failure: FactmillError | OSError | None = None
         self._start()
+        self._failure = None  # only now: where it cannot start, the next flow tries again
         self._keeper = threading.Thread(target=self._keep, name="keeper of Prefect's server", daemon=True)
         self._keeper.start()
 

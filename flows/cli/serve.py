@@ -28,7 +28,8 @@ SERVE_HELP = """Serve rebuilds by a schedule, and runs from Prefect's UI, until 
     rebuild-WORLD, which makes all of them, one after another, and has the schedule. A build of which a run is under way
     is left alone by others. Where neither --max-age nor the world's file says how old replies may be, a scheduled rebuild
     asks live services again for what is older than half the time between two. A rebuild that ended with serve goes on when
-    it serves again, and one run makes up for what the schedule missed meanwhile. Runs that start and end are a line each.
+    it serves again, and one run makes up for what the schedule missed meanwhile. A line is printed when a run starts and
+    when it ends.
 
     \b
     Examples:

@@ -1,5 +1,5 @@
-"""Which Prefect server is a standing one, what is told of one that is away, or has lost its database, and how one of our own
-is started again."""
+"""Which Prefect server is a standing one, what is reported of one that is away or has lost its database, and how one of our
+own is started again."""
 
 import os
 import sqlite3

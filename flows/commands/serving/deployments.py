@@ -16,13 +16,7 @@ from prefect.schedules import Cron, Interval, RRule, Schedule
 from flows.benchmarks import BENCHMARKS
 from flows.commands.serving.runner import ServingRunner
 from flows.commands.serving.serve_log import ServeLog
-from flows.commands.serving.slots import (
-    SERVER_SCHEDULE,
-    find_deployment,
-    go_on,
-    handle_missed_slots,
-    keep_anchors,
-)
+from flows.commands.serving.slots import SERVER_SCHEDULE, find_deployment, go_on, handle_missed_slots, keep_anchors
 from flows.rebuild import rebuild
 from flows.served import SERVING_PID, make_served
 from flows.serving import ServeOptions

@@ -45,10 +45,9 @@ _MOST_LOOKS = 60
 """Looks for the state that a run has ended in, which is written after its process is gone."""
 _MOST_NAMED = 200
 """Runs ahead of their time that are named in a look."""
-_STOPPED: dict[str, Any] = {
-    "name": STOPPED,
-    "message": "factmill serve was stopped; the run goes on when it serves again",
-}
+_MESSAGE = "factmill serve was stopped; the run goes on when it serves again"
+_STOPPED: dict[str, Any] = {"name": STOPPED, "message": _MESSAGE}
+"""State of a run that ends with serve."""
 _PROGRAM = "from flows.served import carry_out; carry_out()"
 """What the process of a run does."""
 
