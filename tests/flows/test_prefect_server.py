@@ -115,6 +115,11 @@ def test_a_server_that_ends_again_and_again_is_given_up_and_the_next_flow_has_an
             ) as told:
                 server.wait_ready()
             assert "PREFECT_API_URL" not in str(told.value)
+            server._log.unlink()
+            server._log.mkdir()
+        with pytest.raises(OSError, match="Is a directory"), prefect_server(alone):
+            pass
+        server._log.rmdir()
         with prefect_server(alone) as again:
             assert again is server
             again.wait_ready()

@@ -9,8 +9,10 @@ from typing import Any, cast
 import pytest
 from prefect import flow
 from prefect.client.orchestration import SyncPrefectClient, get_client
+from prefect.client.schemas.objects import FlowRun
 from prefect.client.schemas.responses import DeploymentResponse
 from prefect.deployments.runner import RunnerDeployment
+from prefect.runner._starter_engine import EngineCommandStarter
 from prefect.runner._state_proposer import StateProposer
 from prefect.schedules import Cron, Interval, RRule, Schedule
 from prefect.settings import PREFECT_API_URL, temporary_settings
@@ -280,3 +282,28 @@ def test_a_run_that_waits_for_its_turn_when_serve_stops_goes_on_though_the_serve
     said: list[str] = []
     assert go_on(client, known, [], said.append)
     assert said == [f"{run['name']}: ended with factmill serve, and goes on now"]
+
+
+def test_a_run_whose_process_starts_when_serve_stops_is_stopped_too(
+    standing: Standing, client: SyncPrefectClient
+) -> None:
+    runner = make_runner(standing)
+    runner.register(make_deployment("starting", None), datetime.now(UTC))
+    run = client.create_flow_run_from_deployment(next(iter(runner._served)))
+
+    class LateStarter:
+        async def start(self, flow_run: FlowRun, task_status: Any) -> None:
+            while not runner.stopping:
+                await asyncio.sleep(0.01)
+            starter = EngineCommandStarter(tmp_dir=runner._tmp_dir, command="sleep 600")
+            await starter.start(flow_run, task_status=task_status)
+
+    async def serve() -> None:
+        async with asyncio.timeout(120), runner:
+            poller = runner._scheduled_run_poller
+            poller._resolve_starter = lambda _: LateStarter()
+            await poller._submit_scheduled_flow_runs([run], runner._runs_task_group)
+            await runner.astop()
+
+    asyncio.run(serve())
+    assert standing.ask(f"/flow_runs/{run.id}")["state"]["name"] == "Stopped"

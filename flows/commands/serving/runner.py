@@ -199,6 +199,12 @@ class ServingRunner(Runner):
         is_stopped = self.stopping and not (run.state and run.state.is_cancelling())
         return bool(await propose(run, (state_updates or {}) | (_STOPPED if is_stopped else {})))
 
+    async def cancel_all(self) -> None:
+        """Stop all runs. One whose process is being started is waited for: Prefect would stop the others and wait for its end."""
+        while self._scheduled_run_poller._submitting_flow_run_ids - {*self._process_manager.flow_run_ids()}:
+            await asyncio.sleep(0.1)
+        await super().cancel_all()
+
     async def _pause_schedules(self) -> None:
         """Stop the runs of slots that wait for their turn, which the server would delete; then pause the schedules."""
         for run in await self._client.get_scheduled_flow_runs_for_deployments([*self._served], datetime.now(UTC)):
