@@ -20,7 +20,7 @@ from support.processes.standing import Standing, standing_server
 
 from flows.commands.serving.runner import ServingRunner
 from flows.commands.serving.serve_log import ServeLog
-from flows.commands.serving.slots import find_deployment, go_on, handle_missed_slots, keep_anchors, newest_slot
+from flows.commands.serving.slots import find_deployment, handle_missed_slots, keep_anchors, newest_slot, resume_runs
 
 _HOUR = timedelta(hours=1)
 
@@ -116,7 +116,7 @@ def test_one_run_makes_up_for_all_slots_that_fell_while_nothing_was_served(
         standing.wait(lambda: not runs_of(standing, known))
     now = anchor + 3.5 * _HOUR
     for _ in range(2):  # a second start looks again before anything was polled
-        handle_missed_slots(client, known, now, gone_on=False, catch_up=True, report=said.append)
+        handle_missed_slots(client, known, now, resumed=False, catch_up=True, report=said.append)
     due = [each for each in runs_of(standing, known) if datetime.fromisoformat(each["expected_start_time"]) < now]
     left = [each for each in due if each["state_type"] == "SCHEDULED"]
     assert [datetime.fromisoformat(each["expected_start_time"]) for each in left] == [anchor + 3 * _HOUR]
@@ -127,15 +127,15 @@ def test_one_run_makes_up_for_all_slots_that_fell_while_nothing_was_served(
 
 
 @pytest.mark.parametrize(
-    ("gone_on", "catch_up", "end"), [(True, True, "makes up for it"), (False, False, "it is left out")]
+    ("resumed", "catch_up", "end"), [(True, True, "makes up for it"), (False, False, "it is left out")]
 )
 def test_what_is_not_to_be_made_up_for_is_said(
-    standing: Standing, client: SyncPrefectClient, gone_on: bool, catch_up: bool, end: str
+    standing: Standing, client: SyncPrefectClient, resumed: bool, catch_up: bool, end: str
 ) -> None:
     said: list[str] = []
-    known = poll(standing, client, deploy(client, f"left-{gone_on}", Interval(_HOUR), said))
+    known = poll(standing, client, deploy(client, f"left-{resumed}", Interval(_HOUR), said))
     standing.wait(lambda: len(runs_of(standing, known)) >= 3)
-    handle_missed_slots(client, known, datetime.now(UTC) + 2.5 * _HOUR, gone_on, catch_up, said.append)
+    handle_missed_slots(client, known, datetime.now(UTC) + 2.5 * _HOUR, resumed, catch_up, said.append)
     assert said[0].endswith(end)
     states = sorted(each["state_name"] for each in runs_of(standing, known))
     assert states.count("Skipped") == 2
@@ -144,7 +144,7 @@ def test_what_is_not_to_be_made_up_for_is_said(
 def test_what_is_first_served_makes_up_for_nothing(standing: Standing, client: SyncPrefectClient) -> None:
     said: list[str] = []
     known = deploy(client, "first", Cron("* * * * *"), said)
-    handle_missed_slots(client, known, datetime.now(UTC), gone_on=False, catch_up=True, report=said.append)
+    handle_missed_slots(client, known, datetime.now(UTC), resumed=False, catch_up=True, report=said.append)
     assert find_deployment(client, "toy/never") is None
     assert [each for each in runs_of(standing, known) if "catch-up" in each["tags"]] == []
 
@@ -170,8 +170,8 @@ def test_what_ended_with_serve_goes_on_once(standing: Standing, client: SyncPref
     end(pending, "PENDING", "Pending")
     end(user, "CANCELLED", "Cancelled")
     end(done, "COMPLETED", "Completed")
-    assert go_on(client, known, [], said.append)  # run a has the deployment's own parameters
-    assert not go_on(client, known, [], said.append)
+    assert resume_runs(client, known, [], said.append)  # run a has the deployment's own parameters
+    assert not resume_runs(client, known, [], said.append)
     again = [each for each in runs_of(standing, known) if each["state_type"] == "SCHEDULED"]
     assert sorted(each["parameters"]["letter"] for each in again) == ["a", "c", "d"]
     assert sorted(said) == [f"run {letter}: ended with factmill serve, and goes on now" for letter in "acd"]
@@ -198,7 +198,7 @@ def test_a_run_that_takes_serve_down_each_time_goes_on_only_so_often(
         for each in runs_of(standing, known):
             if each["state_type"] == "SCHEDULED":
                 standing.ask(f"/flow_runs/{each['id']}/set_state", state={"type": "CRASHED"}, force=True)
-        go_on(client, known, [], said.append)
+        resume_runs(client, known, [], said.append)
     assert said == [
         *["poison: ended with factmill serve, and goes on now"] * 2,
         *["poison: was killed with factmill serve 3 times; start it again yourself"] * 2,
@@ -212,7 +212,7 @@ def test_a_run_whose_parameters_are_no_longer_taken_fails_by_name_instead(
     known = deploy(client, "outdated", None, said)
     told = {"name": "old", "deployment_id": str(known.id), "parameters": {"letter": 3}}
     standing.ask("/flow_runs/", flow_id=str(known.flow_id), state={"type": "CANCELLED", "name": "Stopped"}, **told)
-    assert not go_on(client, known, [], said.append)
+    assert not resume_runs(client, known, [], said.append)
     (run,) = runs_of(standing, known)
     assert run["state_name"] == "Failed"
     assert "cannot go on" in said[0]
@@ -280,7 +280,7 @@ def test_a_run_that_waits_for_its_turn_when_serve_stops_goes_on_though_the_serve
     asyncio.run(pause())
     assert standing.ask(f"/flow_runs/{run['id']}")["state"]["name"] == "Stopped"
     said: list[str] = []
-    assert go_on(client, known, [], said.append)
+    assert resume_runs(client, known, [], said.append)
     assert said == [f"{run['name']}: ended with factmill serve, and goes on now"]
 
 

@@ -16,7 +16,13 @@ from prefect.schedules import Cron, Interval, RRule, Schedule
 from flows.benchmarks import BENCHMARKS
 from flows.commands.serving.runner import ServingRunner
 from flows.commands.serving.serve_log import ServeLog
-from flows.commands.serving.slots import SERVER_SCHEDULE, find_deployment, go_on, handle_missed_slots, keep_anchors
+from flows.commands.serving.slots import (
+    SERVER_SCHEDULE,
+    find_deployment,
+    handle_missed_slots,
+    keep_anchors,
+    resume_runs,
+)
 from flows.rebuild import rebuild
 from flows.served import SERVING_PID, make_served
 from flows.serving import ServeOptions
@@ -123,7 +129,7 @@ def serve_deployments(deployments: Sequence[RunnerDeployment], runs: int, catch_
             log.note(f"ended as crashed, since their process is gone: {len(crashed)}; what they had done is kept")
         for deployment in deployments:
             if known := earlier[deployment.full_name]:
-                gone_on = go_on(client, known, crashed, log.note)
-                handle_missed_slots(client, known, now, gone_on, catch_up and bool(deployment.schedules), log.note)
+                resumed = resume_runs(client, known, crashed, log.note)
+                handle_missed_slots(client, known, now, resumed, catch_up and bool(deployment.schedules), log.note)
     log.note(f"served at {runner.address}; end with Ctrl-C")
     return asyncio.run(runner.serve())

@@ -113,13 +113,13 @@ def handle_missed_slots(
     client: SyncPrefectClient,
     deployment: DeploymentResponse,
     now: datetime,
-    gone_on: bool,
+    resumed: bool,
     catch_up: bool,
     report: Callable[[str], None],
 ) -> None:
     """Make up for slots that fell while nothing was served by one run, and let no other run that waits for one of them begin.
 
-    deployment: as the server had it before it was served again. gone_on: a run of this schedule goes on, and makes up
+    deployment: as the server had it before it was served again. resumed: a run of this schedule goes on, and makes up
     for what fell meanwhile.
     """
     since = deployment.last_polled or deployment.created or now
@@ -132,19 +132,19 @@ def handle_missed_slots(
         return
     fell = f"{deployment.name}: the slot {slot:%Y-%m-%d %H:%M:%S} fell while nothing was served"
     made = None
-    if gone_on:
+    if resumed:
         report(f"{fell}; the run that goes on makes up for it")
     elif not catch_up:
         report(f"{fell}; it is left out")
     elif made := make_up(client, deployment, slot):
         report(f"{fell}; one run makes up for it now")
-    why = "Its slot fell while nothing was served" + ("; a later run makes up for it" if gone_on or made else "")
+    why = "Its slot fell while nothing was served" + ("; a later run makes up for it" if resumed or made else "")
     for each in waiting:
         if made is None or each.id != made.id:
             client.set_flow_run_state(each.id, Cancelled(name=_SKIPPED, message=why), force=True)
 
 
-def go_on(
+def resume_runs(
     client: SyncPrefectClient,
     deployment: DeploymentResponse,
     crashed: Iterable[UUID],
@@ -156,7 +156,7 @@ def go_on(
     Return whether one of them is a run of the deployment's own parameters, as its schedule begins them.
     """
     states = {"name": {"any_": [STOPPED, "Crashed", "Pending", "Submitting"]}}
-    gone_on = False
+    resumed = False
     for run in _read_runs(client, deployment, state=states):
         state = run.state
         assert state is not None
@@ -187,8 +187,8 @@ def go_on(
         over: State[Any] = Cancelled(name=_CONTINUED, message=f"Ended with factmill serve; goes on as {again.id}")
         client.set_flow_run_state(run.id, over, force=True)
         report(f"{run.name}: ended with factmill serve, and goes on now")
-        gone_on |= run.parameters == deployment.parameters
-    return gone_on
+        resumed |= run.parameters == deployment.parameters
+    return resumed
 
 
 def _read_runs(client: SyncPrefectClient, deployment: DeploymentResponse, **chosen: Any) -> list[FlowRun]:
