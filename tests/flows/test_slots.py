@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Iterator
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, cast
@@ -12,11 +13,13 @@ from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.client.schemas.objects import FlowRun
 from prefect.client.schemas.responses import DeploymentResponse
 from prefect.deployments.runner import RunnerDeployment
+from prefect.exceptions import PrefectHTTPStatusError
 from prefect.runner._starter_engine import EngineCommandStarter
 from prefect.runner._state_proposer import StateProposer
 from prefect.schedules import Cron, Interval, RRule, Schedule
 from prefect.settings import PREFECT_API_URL, temporary_settings
 from support.processes.standing import Standing, standing_server
+from support.webs.loopback import Loopback
 
 from flows.commands.serving.runner import ServingRunner
 from flows.commands.serving.serve_log import ServeLog
@@ -307,3 +310,17 @@ def test_a_run_whose_process_starts_when_serve_stops_is_stopped_too(
 
     asyncio.run(serve())
     assert standing.ask(f"/flow_runs/{run.id}")["state"]["name"] == "Stopped"
+
+
+def test_a_server_in_trouble_fails_no_run_that_is_to_go_on(standing: Standing, client: SyncPrefectClient) -> None:
+    said: list[str] = []
+    known = deploy(client, "trouble", None, said)
+    stopped = {"deployment_id": str(known.id), "state": {"type": "CANCELLED", "name": "Stopped"}}
+    standing.ask("/flow_runs/", flow_id=str(known.flow_id), **stopped)
+    answers = {"filter": {"json": runs_of(standing, known)}, "create_flow_run": {"status": 500, "json": {}}}
+    with closing(Loopback()) as web, temporary_settings({PREFECT_API_URL: f"{web.url}/api"}):
+        web.handle = lambda seen: answers.get(seen.path.rpartition("/")[2], {"status": 404, "json": {}})
+        with get_client(sync_client=True) as troubled, pytest.raises(PrefectHTTPStatusError):
+            resume_runs(troubled, known, [], said.append)
+        assert web.seen[-1].path.endswith("/create_flow_run")
+    assert said == []

@@ -179,7 +179,10 @@ def resume_runs(
                 labels={_KILLS: kills},
                 idempotency_key=f"{_GOES_ON} {run.id}",
             )
-        except PrefectHTTPStatusError as error:  # parameters that this version of factmill no longer takes
+        except PrefectHTTPStatusError as error:
+            if error.response.is_server_error:
+                raise
+            # parameters that this version of factmill no longer takes
             why = f"ended with factmill serve, and cannot go on: {error.response.text}"
             client.set_flow_run_state(run.id, Failed(message=why), force=True)
             report(f"{run.name}: {why}")
