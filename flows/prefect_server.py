@@ -155,8 +155,8 @@ def await_server() -> None:
 
 
 @contextmanager
-def telling_lost_server() -> Iterator[None]:
-    """Turn what Prefect makes of a server that has gone away into PrefectLost; the run's work is kept."""
+def telling_lost_server(what: str = "the flow") -> Iterator[None]:
+    """Turn what Prefect makes of a server that has gone away into PrefectLost; what was done is kept. `what`: needs it."""
     own = _own.get(os.environ.get("PREFECT_API_URL", ""))
     before = len(own.endings) if own else 0
     try:
@@ -172,10 +172,10 @@ def telling_lost_server() -> Iterator[None]:
         if not url or not trouble:
             raise
         raise PrefectLost(
-            f"factmill's own Prefect server was lost while the flow ran ({trouble}); what was done is kept: the same command "
+            f"factmill's own Prefect server was lost while {what} ran ({trouble}); what was done is kept: the same command "
             "goes on from here"
             if own
-            else f"the Prefect server at {url} has gone away while the flow ran ({trouble}); what was done is kept: start it "
+            else f"the Prefect server at {url} has gone away while {what} ran ({trouble}); what was done is kept: start it "
             "again, or unset PREFECT_API_URL, and the same command goes on from here"
         ) from error
 

@@ -52,7 +52,7 @@ def _serve(given: Any) -> None:
             "serve needs a standing Prefect server; start one (`docker compose up -d` or `prefect server start`) and "
             "name it: PREFECT_API_URL=http://127.0.0.1:4200/api factmill serve"
         )
-    from flows.prefect_server import prefect_settings, require_server
+    from flows.prefect_server import prefect_settings, require_server, telling_lost_server
 
     os.environ.update(prefect_settings(home()))
     require_server(address)
@@ -60,7 +60,8 @@ def _serve(given: Any) -> None:
     from flows.commands.serving.deployments import make_deployments, serve_deployments
 
     deployments = make_deployments(options, settings)
-    code = serve_deployments(deployments, options.runs, options.catch_up, options.log_json)
+    with telling_lost_server("serve"):
+        code = serve_deployments(deployments, options.runs, options.catch_up, options.log_json)
     report_early_end()
     raise typer.Exit(code)
 

@@ -12,6 +12,7 @@ import httpx
 import pytest
 from httpx import ConnectError
 from prefect.settings import PREFECT_API_AUTH_STRING, temporary_settings
+from support.commands.command import Factmill
 from support.processes.standing_prefect import copy_history
 from support.webs.loopback import Loopback, Seen
 
@@ -93,6 +94,19 @@ def test_a_server_that_we_did_not_start_is_a_standing_one(
     monkeypatch.setattr("flows.prefect_server._own", ["http://127.0.0.1:1/api"])
     monkeypatch.setenv("PREFECT_API_URL", named)
     assert find_standing() == standing
+
+
+def test_a_server_that_fails_while_serve_starts_is_one_line(tmp_path: Path) -> None:
+    def answer(seen: Seen) -> dict[str, Any]:
+        status = 404 if "/name/" in seen.path or "csrf" in seen.path else 500
+        return {"json": True} if seen.path.endswith("/ready") else {"status": status, "json": {}}
+
+    with closing(Loopback()) as web:
+        web.handle = answer
+        serve = Factmill(tmp_path, f"{web.url}/api").run_process
+        ran = serve("serve", "--benchmark", "granola", "--mode", "replay", PREFECT_CLIENT_MAX_RETRIES="0")
+        assert (ran.code, "Traceback" in ran.err) == (1, False), ran.err
+        assert f"{web.url}/api has gone away while serve ran (it answers 500)" in ran.err.splitlines()[-1]
 
 
 @pytest.fixture
