@@ -129,15 +129,15 @@ def require_server(url: str) -> None:
         elif settings.api.key:
             headers["Authorization"] = f"Bearer {settings.api.key.get_secret_value()}"
         if _is_refused(url, headers):
+            fault = "is not set" if known is None else "has another user and password than the server"
             raise ServiceUnreachable(
-                f"the Prefect server at {url} refuses us with HTTP 401: PREFECT_API_AUTH_STRING "
-                f"{'has another user and password than the server' if known is not None else 'is not set'}; set it to the USER:PASSWORD that the "
-                "server has as PREFECT_SERVER_API_AUTH_STRING"
+                f"the Prefect server at {url} refuses us with HTTP 401: PREFECT_API_AUTH_STRING {fault}; set it to the "
+                "USER:PASSWORD that the server has as PREFECT_SERVER_API_AUTH_STRING"
             )
 
 
 def _is_refused(url: str, headers: Mapping[str, str]) -> bool:
-    """True where a server answers 401 to a request with these headers. Its address /ready would not show: it is open to all."""
+    """True where a server answers 401 to a request with these headers; its address /ready is open to all."""
     request = urllib.request.Request(f"{url.rstrip('/')}/admin/version", headers=dict(headers))
     try:
         with urllib.request.urlopen(request, timeout=_ANSWER_TIMEOUT_S):
@@ -155,8 +155,8 @@ def await_server() -> None:
 
 
 @contextmanager
-def telling_lost_server() -> Iterator[None]:
-    """Turn what Prefect makes of a server that has gone away into PrefectLost; the run's work is kept."""
+def telling_lost_server(what: str = "the flow") -> Iterator[None]:
+    """Turn what Prefect makes of a server that has gone away into PrefectLost; what was done is kept. `what`: needs it."""
     own = _own.get(os.environ.get("PREFECT_API_URL", ""))
     before = len(own.endings) if own else 0
     try:
@@ -172,16 +172,16 @@ def telling_lost_server() -> Iterator[None]:
         if not url or not trouble:
             raise
         raise PrefectLost(
-            f"factmill's own Prefect server was lost while the flow ran ({trouble}); what was done is kept: the same command "
+            f"factmill's own Prefect server was lost while {what} ran ({trouble}); what was done is kept: the same command "
             "goes on from here"
             if own
-            else f"the Prefect server at {url} has gone away while the flow ran ({trouble}); what was done is kept: start it "
+            else f"the Prefect server at {url} has gone away while {what} ran ({trouble}); what was done is kept: start it "
             "again, or unset PREFECT_API_URL, and the same command goes on from here"
         ) from error
 
 
 def _find_own_error(error: BaseException | None) -> FactmillError | None:
-    """Return the error that ended a flow, where Prefect's server could not be told of it."""
+    """Return the error that ended a flow, where Prefect could not report it to its server."""
     while error is not None and not isinstance(error, FactmillError):
         error = error.__cause__ or error.__context__
     return error
@@ -240,6 +240,7 @@ class OwnServer:
         self._environment = _server_environment(home)
         self._making = ExitStack()
         self._over = threading.Event()
+        self._failure: FactmillError | OSError | None = None
         self._begin()
 
     def renew(self) -> None:
@@ -280,8 +281,8 @@ class OwnServer:
         self._log.unlink(missing_ok=True)
 
     def _begin(self) -> None:
-        self._failure: FactmillError | OSError | None = None
         self._start()
+        self._failure = None  # only now: where it cannot start, the next flow tries again
         self._keeper = threading.Thread(target=self._keep, name="keeper of Prefect's server", daemon=True)
         self._keeper.start()
 
@@ -301,13 +302,14 @@ class OwnServer:
             code = self._process.wait()
             if self._over.is_set():
                 return
-            self.endings.append(_describe_ending(code))
-            told = f"factmill's own Prefect server ended ({self.endings[-1]})"
+            ending = _describe_ending(code)
+            self.endings.append(ending)
+            told = f"factmill's own Prefect server ended ({ending})"
             try:
                 if len(self.endings) >= MOST_ENDINGS:
                     raise ServiceUnreachable(
                         f"{told}, {MOST_ENDINGS} times by now; the end of its log: {self._read_log()}; what was done is kept: "
-                        "see to it that there is memory for it (some 300 MB), and run the same command again"
+                        "give it memory (it needs some 300 MB), and run the same command again"
                     )
                 say(f"note: {told}; another is started in its place")
                 require_home()
@@ -325,7 +327,7 @@ class OwnServer:
 def _describe_ending(code: int) -> str:
     if code >= 0:
         return f"exit code {code}"
-    return f"killed by {signal.Signals(-code).name}{', maybe for want of memory' * (-code == signal.SIGKILL)}"
+    return f"killed by {signal.Signals(-code).name}{', perhaps since memory ran out' * (-code == signal.SIGKILL)}"
 
 
 def _server_environment(home: Path) -> Mapping[str, str]:

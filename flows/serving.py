@@ -93,7 +93,7 @@ class ServeOptions(ChosenBenchmarks, RunOptions):
     runs: int = Field(default=2, ge=1, le=64)
     """Runs carried out at once; others wait for their turn."""
     catch_up: Annotated[bool, Option("--catch-up/--no-catch-up")] = True
-    """Make up, at start, by one run for what the schedule missed while nothing was served."""
+    """Start one run for what the schedule missed while nothing was served."""
     log_json: bool = False
     """Print what is served, and each run that starts and ends, as one JSON object a line on standard output."""
 

@@ -18,7 +18,8 @@ INTERRUPTED, TERMINATED = 128 + signal.SIGINT, 128 + signal.SIGTERM
 
 _stops: list[int] = []
 """Exit code of the signal that stops this process, once one has come."""
-_told: list[bool] = []
+_reported: list[bool] = []
+_STOPPED = "stopped; what was done is kept, the same command goes on from here"
 
 
 def main() -> NoReturn:
@@ -30,9 +31,8 @@ def main() -> NoReturn:
         from flows.cli.main import main as run
 
         run()
-    except (
-        BaseException
-    ) as error:  # what is interrupted while it is imported may end with any error; any other is raised on
+    except BaseException as error:
+        # what is interrupted while it is imported may end with any error
         if not _stops:
             if short := find_shortage(error):
                 end(1, short)
@@ -63,18 +63,17 @@ def find_stop() -> int | None:
     return _stops[0] if _stops else None
 
 
-def tell_stop(why: str = "stopped; what was done is kept, the same command goes on from here") -> None:
-    """Say, once, why the command ends before it is done, and how it goes on."""
-    if not _told:
-        _told.append(True)
-        sys.stderr.write(f"\nfactmill: {why}\n")
+def report_early_end(short: str = "") -> None:
+    """Print, once, why the command ends before it is done: what the system has no more of, or that it was stopped."""
+    if not _reported:
+        _reported.append(True)
+        sys.stderr.write(f"\nfactmill: {short or _STOPPED}\n")
         sys.stderr.flush()
 
 
 def end(code: int, short: str = "") -> NoReturn:
-    """Say that the command was stopped, or what the system has no more of, and end the process at once; children end with
-    it."""
-    tell_stop(*filter(None, [short]))
+    """Report the early end, and end the process at once; children end with it."""
+    report_early_end(short)
     os._exit(code)
 
 

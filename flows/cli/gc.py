@@ -77,10 +77,10 @@ def gc(
     freed.append(replace(history, left=history.left or tell_standing_history()))
     freed += clean_strays(home(), path, since, remove=yes)
     if as_json:
-        told = [
-            {**asdict(each), "young_until": _find_end(each, ages), "young_option": _find_option(each)} for each in freed
+        shown = [
+            asdict(each) | {"young_until": _find_end(each, ages), "young_option": _find_option(each)} for each in freed
         ]
-        print_json({"warehouse": str(path), "removed": yes, "freed": told})
+        print_json({"warehouse": str(path), "removed": yes, "freed": shown})
     else:
         print_lines(line for each in freed for line in _format_freed(each, ages))
         typer.echo("removed" if yes else "nothing was removed; to remove it: the same command with --yes")

@@ -1,7 +1,7 @@
 """The command `factmill`: thin; what it does is in flows/running.py, flows/commands and the tasks.
 
-Exit codes: 0 right, 1 a build or a check failed, 2 wrong usage, 3 a bound on what a run may spend is reached, 130 stopped with Ctrl-C, 143 with SIGTERM, 129 with SIGHUP. Progress and messages go to
-standard error, results to standard output.
+Exit codes: 0 right, 1 a build or a check failed, 2 wrong usage, 3 a bound on what a run may spend is reached, 130 stopped
+with Ctrl-C, 143 with SIGTERM, 129 with SIGHUP. Progress and messages go to standard error, results to standard output.
 """
 
 import atexit
@@ -19,7 +19,7 @@ import typer
 from flows.cli.build import build_app
 from flows.cli.diff import diff
 from flows.cli.drift import drift_app
-from flows.cli.entry import INTERRUPTED, catch_signals, find_stop, tell_stop
+from flows.cli.entry import INTERRUPTED, catch_signals, find_stop, report_early_end
 from flows.cli.evaluate import evaluate_app
 from flows.cli.gc import compact, gc
 from flows.cli.judges.audit import audit
@@ -119,14 +119,14 @@ def _insist_on_utf8() -> None:
 
 
 def _check_arguments(arguments: Sequence[str]) -> None:
-    """UsageError for an argument that no command can use, which would be repeated whole by what refuses it."""
+    """UsageError for an argument that no command can use: what refuses it would repeat all of it."""
     for each in arguments:
         if len(each) > _LONGEST_ARGUMENT:
             raise UsageError(
-                f"an argument has {len(each):,} characters, expected {_LONGEST_ARGUMENT:,} at most: {shorten_middle(each)!r}"
+                f"an argument has {len(each):,} characters; expected {_LONGEST_ARGUMENT:,} at most: {shorten_middle(each)!r}"
             )
         if whole_text(each) != each:
-            raise UsageError(f"an argument is not UTF-8: {each!r}; names of files and of all else are")
+            raise UsageError(f"an argument is not UTF-8: {each!r}; expected UTF-8 in names of files and all else")
 
 
 def _run_command() -> int:
@@ -134,29 +134,29 @@ def _run_command() -> int:
     try:
         _check_arguments(sys.argv[1:])
         app(standalone_mode=True)
-    except FactmillError as error:
-        if short := find_shortage(error):
-            _end_short(short)
-        else:
-            sys.stderr.write(f"factmill: {clean(shorten_middle(str(error), _LONGEST_MESSAGE))}\n")
-        code = error.exit_code
     except BrokenPipeError:
         code = 1
     except SystemExit as stop:
         code = stop.code if isinstance(stop.code, int) else int(stop.code is not None)
     except Exception as error:  # noqa: BLE001 - a fault of ours, or of the system
-        _report_fault(error)
-        code = 1
+        _report_error(error)
+        code = error.exit_code if isinstance(error, FactmillError) else 1
     if code == INTERRUPTED or find_stop():
-        tell_stop()
+        report_early_end()
         code = find_stop() or INTERRUPTED
     return code
 
 
-def _report_fault(error: Exception) -> None:
-    """Say what the system refuses, in a line; a fault of ours with its whole traceback."""
-    if short := find_shortage(error) or find_noted_shortage():
-        _end_short(short)
+def _report_error(error: Exception) -> None:
+    """Print an error in a line; a fault of ours with its whole traceback."""
+    is_named = isinstance(error, FactmillError)
+    if short := find_shortage(error) or ("" if is_named else find_noted_shortage()):
+        # what Prefect does at the end of a process may wait for a thread that never started
+        end_soon(short)
+        warnings.filterwarnings("ignore", "coroutine .* was never awaited", RuntimeWarning)
+        report_early_end(short)
+    elif is_named:
+        sys.stderr.write(f"factmill: {clean(shorten_middle(str(error), _LONGEST_MESSAGE))}\n")
     elif isinstance(error, OSError) and (error.filename is not None or error.errno == errno.ENOSPC):
         told = f"cannot read or write {error.filename}: {error.strerror}" if error.filename else f"{error.strerror}"
         if error.errno == errno.ENOSPC:
@@ -164,13 +164,6 @@ def _report_fault(error: Exception) -> None:
         sys.stderr.write(f"factmill: {clean(told)}\n")
     elif not find_stop():  # what an interrupted library makes of a stop is no fault
         traceback.print_exc()
-
-
-def _end_short(short: str) -> None:
-    """Say what the system has no more of; what Prefect does at the end of a process may wait for a thread that never started."""
-    end_soon(short)
-    warnings.filterwarnings("ignore", "coroutine .* was never awaited", RuntimeWarning)
-    tell_stop(short)
 
 
 @app.command()

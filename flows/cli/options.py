@@ -79,9 +79,14 @@ def list_options(model: type[BaseModel], leave_out: Sequence[str] = ()) -> list[
 def read_options(model: type[M], given: object) -> M:
     """Return a model of what was given of its fields; the rest is left to its defaults. BadParameter where it refuses, of the
     command that `given` names as its `context`, where it does."""
-    found = {name: getattr(given, name, None) for name in model.model_fields}
     with naming_options(model, getattr(given, "context", None)):
-        return model(**{name: value for name, value in found.items() if value not in (None, False, [])})
+        return model(**list_given(model, given))
+
+
+def list_given(model: type[BaseModel], given: object) -> dict[str, Any]:
+    """Return what was given of a model's fields; False: a flag that was turned off."""
+    found = {name: getattr(given, name, None) for name in model.model_fields}
+    return {name: value for name, value in found.items() if value not in (None, [])}
 
 
 def _make_option(name: str, field: FieldInfo) -> Any:

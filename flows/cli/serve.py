@@ -7,8 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from flows.cli.entry import tell_stop
-from flows.cli.options import list_options, naming_options
+from flows.cli.entry import report_early_end
+from flows.cli.options import list_given, list_options, naming_options
 from flows.serving import ServeOptions, check_runs, read_config
 from tasks.errors import UsageError
 from tasks.options import BY_FILES, HIDDEN, Params
@@ -28,7 +28,8 @@ SERVE_HELP = """Serve rebuilds by a schedule, and runs from Prefect's UI, until 
     rebuild-WORLD, which makes all of them, one after another, and has the schedule. A build of which a run is under way
     is left alone by others. Where neither --max-age nor the world's file says how old replies may be, a scheduled rebuild
     asks live services again for what is older than half the time between two. A rebuild that ended with serve goes on when
-    it serves again, and one run makes up for what the schedule missed meanwhile. Runs that start and end are a line each.
+    it serves again, and one run makes up for what the schedule missed meanwhile. A line is printed when a run starts and
+    when it ends.
 
     \b
     Examples:
@@ -43,18 +44,15 @@ def _serve(given: Any) -> None:
     settings: dict[str, Params] = {}
     if given.config:
         told, settings = read_config(given.config)
-    flags = {name: getattr(given, name, None) for name in ServeOptions.model_fields}
     with naming_options(ServeOptions):
-        options = ServeOptions(
-            **told | {name: value for name, value in flags.items() if value not in (None, False, [])}
-        )
+        options = ServeOptions(**told | list_given(ServeOptions, given))
     address = environment("PREFECT_API_URL")
     if not address:
         raise UsageError(
             "serve needs a standing Prefect server; start one (`docker compose up -d` or `prefect server start`) and "
             "name it: PREFECT_API_URL=http://127.0.0.1:4200/api factmill serve"
         )
-    from flows.prefect_server import prefect_settings, require_server
+    from flows.prefect_server import prefect_settings, require_server, telling_lost_server
 
     os.environ.update(prefect_settings(home()))
     require_server(address)
@@ -62,8 +60,9 @@ def _serve(given: Any) -> None:
     from flows.commands.serving.deployments import make_deployments, serve_deployments
 
     deployments = make_deployments(options, settings)
-    code = serve_deployments(deployments, options.runs, options.catch_up, options.log_json)
-    tell_stop()
+    with telling_lost_server("serve"):
+        code = serve_deployments(deployments, options.runs, options.catch_up, options.log_json)
+    report_early_end()
     raise typer.Exit(code)
 
 

@@ -1,5 +1,5 @@
-"""Which Prefect server is a standing one, what is told of one that is away, or has lost its database, and how one of our own
-is started again."""
+"""Which Prefect server is a standing one, what is reported of one that is away or has lost its database, and how one of our
+own is started again."""
 
 import os
 import sqlite3
@@ -12,6 +12,7 @@ import httpx
 import pytest
 from httpx import ConnectError
 from prefect.settings import PREFECT_API_AUTH_STRING, temporary_settings
+from support.commands.command import Factmill
 from support.processes.standing_prefect import copy_history
 from support.webs.loopback import Loopback, Seen
 
@@ -95,6 +96,19 @@ def test_a_server_that_we_did_not_start_is_a_standing_one(
     assert find_standing() == standing
 
 
+def test_a_server_that_fails_while_serve_starts_is_one_line(tmp_path: Path) -> None:
+    def answer(seen: Seen) -> dict[str, Any]:
+        status = 404 if "/name/" in seen.path or "csrf" in seen.path else 500
+        return {"json": True} if seen.path.endswith("/ready") else {"status": status, "json": {}}
+
+    with closing(Loopback()) as web:
+        web.handle = answer
+        serve = Factmill(tmp_path, f"{web.url}/api").run_process
+        ran = serve("serve", "--benchmark", "granola", "--mode", "replay", PREFECT_CLIENT_MAX_RETRIES="0")
+        assert (ran.code, "Traceback" in ran.err) == (1, False), ran.err
+        assert f"{web.url}/api has gone away while serve ran (it answers 500)" in ran.err.splitlines()[-1]
+
+
 @pytest.fixture
 def alone(own_home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return a home with Prefect's database, where no server stands."""
@@ -115,6 +129,11 @@ def test_a_server_that_ends_again_and_again_is_given_up_and_the_next_flow_has_an
             ) as told:
                 server.wait_ready()
             assert "PREFECT_API_URL" not in str(told.value)
+            server._log.unlink()
+            server._log.mkdir()
+        with pytest.raises(OSError, match="Is a directory"), prefect_server(alone):
+            pass
+        server._log.rmdir()
         with prefect_server(alone) as again:
             assert again is server
             again.wait_ready()

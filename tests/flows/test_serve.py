@@ -142,6 +142,15 @@ def alarms(standing: Standing, tmp_path_factory: pytest.TempPathFactory) -> Iter
     web.close()
 
 
+def start_held(standing: Standing, model: Model, name: str = "granola/granola-chatty", **parameters: Any) -> Any:
+    """Start a run of a deployment, and return it once it waits for the model, which holds its answers until `free` is set."""
+    seen = len(model.web.seen)
+    model.free.clear()
+    run = standing.start(name, **parameters).json()
+    standing.wait(lambda: len(model.web.seen) > seen)
+    return run
+
+
 def find_alarm(alarms: Loopback, run: str, state: str) -> bool:
     told = [each.json() for each in alarms.seen]
     return any(each["run"] == run and each["state"] == state for each in told)
@@ -198,7 +207,7 @@ def test_a_wrong_run_that_is_not_refused_fails_by_name_in_one_line(
     standing.wait(lambda: served.has_said(": SettingsError: no world 'nowhere.toml'"))
 
 
-def test_unknown_and_wrong_parameters_are_told_by_name(standing: Standing, served: Served) -> None:
+def test_unknown_and_wrong_parameters_are_named(standing: Standing, served: Served) -> None:
     given = {"params": {"relation": ["P19"], "limit": "many"}, "relations": ["P19"], "paramz": {}}
     run = standing.start("granola/granola-chatty", enforce=False, **given).json()
     state = standing.end_of(run["id"])
@@ -235,10 +244,7 @@ def test_a_cancelled_run_stops_while_it_waits_as_it_was_told_to_and_the_next_goe
 def test_a_run_whose_process_is_killed_is_an_alarm(
     standing: Standing, served: Served, model: Model, alarms: Loopback
 ) -> None:
-    seen = len(model.web.seen)
-    model.free.clear()
-    run = standing.start("granola/granola-chatty", params=short(12)).json()
-    standing.wait(lambda: len(model.web.seen) > seen)
+    run = start_held(standing, model, params=short(12))
     os.kill(find_process(run["id"]), signal.SIGKILL)
     model.free.set()
     assert standing.end_of(run["id"])["type"] == "CRASHED"
@@ -260,14 +266,12 @@ def find_process(run_id: str) -> int:
 def test_a_build_that_another_run_is_making_is_left_alone_and_is_made_by_as_many_as_were_asked_for(
     standing: Standing, model: Model
 ) -> None:
-    seen, model.web.most_at_once = len(model.web.seen), 0
-    model.free.clear()
+    model.web.most_at_once = 0
     given = {
         "params": short(9),
         "run": {**standing.deployment("granola/granola-chatty")["parameters"]["run"], "batch_size": 1},
     }
-    first = standing.start("granola/granola-chatty", **given).json()
-    standing.wait(lambda: len(model.web.seen) > seen)
+    first = start_held(standing, model, **given)
     second = standing.end_of(standing.start("granola/granola-chatty", **given).json()["id"])
     assert (second["type"], second["name"]) == ("COMPLETED", "LeftAlone")
     assert " is making this very build in " in second["message"]
@@ -297,9 +301,8 @@ def test_a_scheduled_rebuild_goes_on_when_a_benchmark_fails_and_says_so(standing
     assert state["message"].startswith("BuildError: 1 of 2 failed: slaq: UsageError: --category 'No such category': ")
     below = standing.runs(parent_flow_run_id={"any_": [run["id"]]})
     assert {each["state_type"] for each in below} <= {"COMPLETED", "FAILED"}
-    assert standing.ask(f"/flow_runs/{run['id']}")["name"] == "rebuild · chatty · granola,slaq"
+    assert standing.ask(f"/flow_runs/{run['id']}")["name"] == name
     assert "granola" in {each.benchmark for each in list_builds(factmill.home / "factmill.duckdb")}
-    assert standing.ask(f"/flow_runs/{run['id']}")["name"] == "rebuild · chatty · granola,slaq"
     made = standing.ask("/artifacts/filter", artifacts={"flow_run_id": {"any_": [run["id"]]}})
     assert ("progress", "2 of 2 benchmarks") in {(each["type"], each["description"]) for each in made}
     logged = standing.wait(lambda: "Failed: BuildError" in (lines := standing.log_of(run["id"])) and lines)
@@ -310,10 +313,7 @@ def test_a_scheduled_rebuild_goes_on_when_a_benchmark_fails_and_says_so(standing
 def test_a_run_outlives_an_outage_of_the_server(
     standing: Standing, model: Model, served: Served, factmill: Factmill
 ) -> None:
-    seen = len(model.web.seen)
-    model.free.clear()
-    run = standing.start("granola/granola-chatty", params=short(14)).json()
-    standing.wait(lambda: len(model.web.seen) > seen)
+    run = start_held(standing, model, params=short(14))
     standing.stop_server()
     standing.wait(lambda: served.has_said("does not answer"))
     model.free.set()
@@ -330,11 +330,8 @@ def test_a_run_outlives_an_outage_of_the_server(
 
 @pytest.mark.usefixtures("served")
 def test_after_an_outage_a_part_that_is_cancelled_cancels_its_rebuild(standing: Standing, model: Model) -> None:
-    seen = len(model.web.seen)
-    model.free.clear()
     given = standing.deployment("rebuild/rebuild-chatty")["parameters"]["params"]
-    run = standing.start("rebuild/rebuild-chatty", params={**given, "granola": short(15)}).json()
-    standing.wait(lambda: len(model.web.seen) > seen)
+    run = start_held(standing, model, "rebuild/rebuild-chatty", params={**given, "granola": short(15)})
     (part,) = standing.runs(parent_flow_run_id={"any_": [run["id"]]})
     standing.cancel(part["id"])
     assert standing.end_of(run["id"])["type"] == "CANCELLED"
@@ -356,10 +353,7 @@ def test_a_run_whose_process_is_gone_is_ended_while_serving(
 def test_a_run_that_serve_stops_is_an_alarm_and_goes_on_when_it_serves_again(
     standing: Standing, model: Model, served: Served, alarms: Loopback, factmill: Factmill, world: Path
 ) -> None:
-    seen = len(model.web.seen)
-    model.free.clear()
-    run = standing.start("granola/granola-chatty", params=short(16)).json()
-    standing.wait(lambda: len(model.web.seen) > seen)
+    run = start_held(standing, model, params=short(16))
     served.process.send_signal(signal.SIGHUP)
     assert served.process.wait() == 128 + signal.SIGHUP
     name = "granola · chatty · samples 1 · min levels 1 · 16"
@@ -443,3 +437,9 @@ def test_a_file_that_says_what_there_is_not_is_refused(factmill: Factmill, tmp_p
         (tmp_path / "serve.toml").write_text(text, "utf-8")
         ran = factmill("serve", "--config", tmp_path / "serve.toml")
         assert (ran.code, said in ran.err) == (2, True), ran.err
+
+
+def test_lines_that_cannot_be_written_end_no_run() -> None:
+    program = "import os; from flows.commands.serving.serve_log import ServeLog; ServeLog(True).note('x'); os._exit(7)"
+    with Path("/dev/full").open("w") as full:
+        assert subprocess.run([sys.executable, "-c", program], stdout=full, check=False).returncode == 7

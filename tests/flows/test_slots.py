@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Iterator
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, cast
@@ -9,16 +10,20 @@ from typing import Any, cast
 import pytest
 from prefect import flow
 from prefect.client.orchestration import SyncPrefectClient, get_client
+from prefect.client.schemas.objects import FlowRun
 from prefect.client.schemas.responses import DeploymentResponse
 from prefect.deployments.runner import RunnerDeployment
+from prefect.exceptions import PrefectHTTPStatusError
+from prefect.runner._starter_engine import EngineCommandStarter
 from prefect.runner._state_proposer import StateProposer
 from prefect.schedules import Cron, Interval, RRule, Schedule
 from prefect.settings import PREFECT_API_URL, temporary_settings
 from support.processes.standing import Standing, standing_server
+from support.webs.loopback import Loopback
 
 from flows.commands.serving.runner import ServingRunner
 from flows.commands.serving.serve_log import ServeLog
-from flows.commands.serving.slots import find_deployment, go_on, handle_missed_slots, keep_anchors, newest_slot
+from flows.commands.serving.slots import find_deployment, handle_missed_slots, keep_anchors, newest_slot, resume_runs
 
 _HOUR = timedelta(hours=1)
 
@@ -40,10 +45,19 @@ def client(standing: Standing) -> Iterator[SyncPrefectClient]:
         yield client
 
 
-def deploy(client: SyncPrefectClient, name: str, schedule: Schedule | None, said: list[str]) -> DeploymentResponse:
-    """Register a deployment as serve does at each start, and return it as the server has it then."""
+def make_deployment(name: str, schedule: Schedule | None) -> RunnerDeployment:
     made = cast(RunnerDeployment, toy.to_deployment(name, schedule=schedule, parameters={"letter": "a"}))
     made.entrypoint = "nowhere.toy"
+    return made
+
+
+def make_runner(standing: Standing) -> ServingRunner:
+    return ServingRunner(standing.api, runs=1, catch_up=True, log=ServeLog(as_json=False))
+
+
+def deploy(client: SyncPrefectClient, name: str, schedule: Schedule | None, said: list[str]) -> DeploymentResponse:
+    """Register a deployment as serve does at each start, and return it as the server has it then."""
+    made = make_deployment(name, schedule)
     keep_anchors(made, find_deployment(client, f"toy/{name}"), said.append)
     client.read_deployment(cast(Any, made.apply()))
     return cast(DeploymentResponse, find_deployment(client, f"toy/{name}"))
@@ -66,7 +80,7 @@ def runs_of(standing: Standing, deployment: DeploymentResponse) -> list[Any]:
 def test_the_newest_slot_of_a_schedule(schedule: Schedule, since: str, until: str, slot: str | None) -> None:
     made = cast(RunnerDeployment, toy.to_deployment("times", schedule=schedule))
     first, last = (datetime.fromisoformat(each).replace(tzinfo=UTC) for each in (since, until))
-    found = newest_slot((made.schedules or [])[0].schedule, first, last)
+    found = newest_slot(made.schedules or [], first, last)
     assert found == (datetime.fromisoformat(slot).replace(tzinfo=UTC) if slot else None)
 
 
@@ -105,7 +119,7 @@ def test_one_run_makes_up_for_all_slots_that_fell_while_nothing_was_served(
         standing.wait(lambda: not runs_of(standing, known))
     now = anchor + 3.5 * _HOUR
     for _ in range(2):  # a second start looks again before anything was polled
-        handle_missed_slots(client, known, now, gone_on=False, catch_up=True, report=said.append)
+        handle_missed_slots(client, known, now, resumed=False, catch_up=True, report=said.append)
     due = [each for each in runs_of(standing, known) if datetime.fromisoformat(each["expected_start_time"]) < now]
     left = [each for each in due if each["state_type"] == "SCHEDULED"]
     assert [datetime.fromisoformat(each["expected_start_time"]) for each in left] == [anchor + 3 * _HOUR]
@@ -116,15 +130,15 @@ def test_one_run_makes_up_for_all_slots_that_fell_while_nothing_was_served(
 
 
 @pytest.mark.parametrize(
-    ("gone_on", "catch_up", "end"), [(True, True, "makes up for it"), (False, False, "it is left out")]
+    ("resumed", "catch_up", "end"), [(True, True, "makes up for it"), (False, False, "it is left out")]
 )
 def test_what_is_not_to_be_made_up_for_is_said(
-    standing: Standing, client: SyncPrefectClient, gone_on: bool, catch_up: bool, end: str
+    standing: Standing, client: SyncPrefectClient, resumed: bool, catch_up: bool, end: str
 ) -> None:
     said: list[str] = []
-    known = poll(standing, client, deploy(client, f"left-{gone_on}", Interval(_HOUR), said))
+    known = poll(standing, client, deploy(client, f"left-{resumed}", Interval(_HOUR), said))
     standing.wait(lambda: len(runs_of(standing, known)) >= 3)
-    handle_missed_slots(client, known, datetime.now(UTC) + 2.5 * _HOUR, gone_on, catch_up, said.append)
+    handle_missed_slots(client, known, datetime.now(UTC) + 2.5 * _HOUR, resumed, catch_up, said.append)
     assert said[0].endswith(end)
     states = sorted(each["state_name"] for each in runs_of(standing, known))
     assert states.count("Skipped") == 2
@@ -133,7 +147,7 @@ def test_what_is_not_to_be_made_up_for_is_said(
 def test_what_is_first_served_makes_up_for_nothing(standing: Standing, client: SyncPrefectClient) -> None:
     said: list[str] = []
     known = deploy(client, "first", Cron("* * * * *"), said)
-    handle_missed_slots(client, known, datetime.now(UTC), gone_on=False, catch_up=True, report=said.append)
+    handle_missed_slots(client, known, datetime.now(UTC), resumed=False, catch_up=True, report=said.append)
     assert find_deployment(client, "toy/never") is None
     assert [each for each in runs_of(standing, known) if "catch-up" in each["tags"]] == []
 
@@ -159,8 +173,8 @@ def test_what_ended_with_serve_goes_on_once(standing: Standing, client: SyncPref
     end(pending, "PENDING", "Pending")
     end(user, "CANCELLED", "Cancelled")
     end(done, "COMPLETED", "Completed")
-    assert go_on(client, known, [], said.append)  # run a has the deployment's own parameters
-    assert not go_on(client, known, [], said.append)
+    assert resume_runs(client, known, [], said.append)  # run a has the deployment's own parameters
+    assert not resume_runs(client, known, [], said.append)
     again = [each for each in runs_of(standing, known) if each["state_type"] == "SCHEDULED"]
     assert sorted(each["parameters"]["letter"] for each in again) == ["a", "c", "d"]
     assert sorted(said) == [f"run {letter}: ended with factmill serve, and goes on now" for letter in "acd"]
@@ -187,7 +201,7 @@ def test_a_run_that_takes_serve_down_each_time_goes_on_only_so_often(
         for each in runs_of(standing, known):
             if each["state_type"] == "SCHEDULED":
                 standing.ask(f"/flow_runs/{each['id']}/set_state", state={"type": "CRASHED"}, force=True)
-        go_on(client, known, [], said.append)
+        resume_runs(client, known, [], said.append)
     assert said == [
         *["poison: ended with factmill serve, and goes on now"] * 2,
         *["poison: was killed with factmill serve 3 times; start it again yourself"] * 2,
@@ -201,7 +215,7 @@ def test_a_run_whose_parameters_are_no_longer_taken_fails_by_name_instead(
     known = deploy(client, "outdated", None, said)
     told = {"name": "old", "deployment_id": str(known.id), "parameters": {"letter": 3}}
     standing.ask("/flow_runs/", flow_id=str(known.flow_id), state={"type": "CANCELLED", "name": "Stopped"}, **told)
-    assert not go_on(client, known, [], said.append)
+    assert not resume_runs(client, known, [], said.append)
     (run,) = runs_of(standing, known)
     assert run["state_name"] == "Failed"
     assert "cannot go on" in said[0]
@@ -219,10 +233,94 @@ def test_a_run_that_is_done_when_serve_stops_it_stays_done(
     standing.ask(f"/flow_runs/{run.id}/set_state", state={"type": was}, force=True)
 
     async def stop() -> None:
-        runner = ServingRunner(standing.api, runs=1, catch_up=True, log=ServeLog(as_json=False))
+        runner = make_runner(standing)
         async with get_client() as runner._client:
             runner.stopping = True
             await runner._propose_cancelled(StateProposer(client=runner._client).propose_cancelled, run)
 
     asyncio.run(stop())
     assert standing.ask(f"/flow_runs/{run.id}")["state"]["name"] == is_then
+
+
+def test_a_slot_that_the_server_made_no_run_for_is_done_once_and_not_while_the_ui_pauses_it(
+    standing: Standing, client: SyncPrefectClient, capsys: pytest.CaptureFixture[str]
+) -> None:
+    slot = datetime.now(UTC).replace(microsecond=0) - _HOUR / 2
+    runner = make_runner(standing)
+    runner.register(make_deployment("without", Interval(_HOUR, anchor_date=slot)), slot - timedelta(minutes=1))
+    (deployment_id,) = runner._served
+    known = client.read_deployment(deployment_id)
+
+    def make_up_again() -> list[datetime]:
+        runner._since[deployment_id] = slot - timedelta(minutes=1)
+        runner._make_up_slots()
+        found = runs_of(standing, client.read_deployment(deployment_id))
+        return [datetime.fromisoformat(each["expected_start_time"]) for each in found if not each["auto_scheduled"]]
+
+    client.pause_deployment(known.id)
+    assert make_up_again() == []
+    client.resume_deployment(known.id)
+    assert [make_up_again() for _ in range(2)] == [[slot], [slot]]
+    assert capsys.readouterr().err.count("had no run; one makes up for it now") == 1
+
+
+def test_a_run_that_waits_for_its_turn_when_serve_stops_goes_on_though_the_server_deletes_it(
+    standing: Standing, client: SyncPrefectClient
+) -> None:
+    runner = make_runner(standing)
+    runner.register(make_deployment("waits", Interval(_HOUR)), datetime.now(UTC))
+    (deployment_id,) = runner._served
+    known = client.read_deployment(deployment_id)
+    run = standing.wait(lambda: runs_of(standing, known))[0]
+    # its time has come
+    due = {"type": "SCHEDULED", "state_details": {"scheduled_time": run["created"]}}
+    standing.ask(f"/flow_runs/{run['id']}/set_state", state=due, force=True)
+
+    async def pause() -> None:
+        async with get_client() as runner._client:
+            await runner._pause_schedules()
+
+    asyncio.run(pause())
+    assert standing.ask(f"/flow_runs/{run['id']}")["state"]["name"] == "Stopped"
+    said: list[str] = []
+    assert resume_runs(client, known, [], said.append)
+    assert said == [f"{run['name']}: ended with factmill serve, and goes on now"]
+
+
+def test_a_run_whose_process_starts_when_serve_stops_is_stopped_too(
+    standing: Standing, client: SyncPrefectClient
+) -> None:
+    runner = make_runner(standing)
+    runner.register(make_deployment("starting", None), datetime.now(UTC))
+    run = client.create_flow_run_from_deployment(next(iter(runner._served)))
+
+    class LateStarter:
+        async def start(self, flow_run: FlowRun, task_status: Any) -> None:
+            while not runner.stopping:
+                await asyncio.sleep(0.01)
+            starter = EngineCommandStarter(tmp_dir=runner._tmp_dir, command="sleep 600")
+            await starter.start(flow_run, task_status=task_status)
+
+    async def serve() -> None:
+        async with asyncio.timeout(120), runner:
+            poller = runner._scheduled_run_poller
+            poller._resolve_starter = lambda _: LateStarter()
+            await poller._submit_scheduled_flow_runs([run], runner._runs_task_group)
+            await runner.astop()
+
+    asyncio.run(serve())
+    assert standing.ask(f"/flow_runs/{run.id}")["state"]["name"] == "Stopped"
+
+
+def test_a_server_in_trouble_fails_no_run_that_is_to_go_on(standing: Standing, client: SyncPrefectClient) -> None:
+    said: list[str] = []
+    known = deploy(client, "trouble", None, said)
+    stopped = {"deployment_id": str(known.id), "state": {"type": "CANCELLED", "name": "Stopped"}}
+    standing.ask("/flow_runs/", flow_id=str(known.flow_id), **stopped)
+    answers = {"filter": {"json": runs_of(standing, known)}, "create_flow_run": {"status": 500, "json": {}}}
+    with closing(Loopback()) as web, temporary_settings({PREFECT_API_URL: f"{web.url}/api"}):
+        web.handle = lambda seen: answers.get(seen.path.rpartition("/")[2], {"status": 404, "json": {}})
+        with get_client(sync_client=True) as troubled, pytest.raises(PrefectHTTPStatusError):
+            resume_runs(troubled, known, [], said.append)
+        assert web.seen[-1].path.endswith("/create_flow_run")
+    assert said == []

@@ -33,35 +33,12 @@ CODES = {0, 1, 2, 3, 4}
 MOST_SAID = 9000
 """Characters on standard error, at most: the usage, and an argument of 4,096 characters, each written out."""
 _BODIES = (
-    "inf",
-    "-inf",
-    "nan",
-    "-1",
-    "0",
-    "1e400",
-    "-1e-400",
-    "9" * 23,
-    "9" * 4001,
-    "0x10",
-    "",
-    " ",
-    "x",
-    "1;2",
-    "½",
-    "１",
-)
+    "inf", "-inf", "nan", "-1", "0", "1e400", "-1e-400", "9" * 23, "9" * 4001, "0x10", "", " ", "x", "1;2", "½", "１",
+)  # fmt: skip
 _AGES = ("", "-1d", "99999999999w", "1e9d", "nan", "inf", "d", "1 d", "999999999w", "0s", "1d\n", "٣d")
 _DATES = (
-    "0001-01-01",
-    "9999-12-31",
-    "2026-02-30",
-    "10000-01-01",
-    "-1",
-    "2026-01-01T25:00:00Z",
-    "0001-01-01T00:00:00+14:00",
-    "soon",
-    "",
-)
+    "0001-01-01", "9999-12-31", "2026-02-30", "10000-01-01", "-1", "2026-01-01T25:00:00Z", "0001-01-01T00:00:00+14:00", "soon", "",
+)  # fmt: skip
 _NAMES = (
     "", " ", "..", "/", ".", "~", "-", "--", "x" * 4096, "x" * 10_000, "\udcff", "\u202eabc", "\x1b[31m", "a\nb", "'", '"', ";", "%s", "{0}",
     "~nobody-has-this-home/x", "latest:", "latest:latest:", "latest:multihal", "all", "/dev/null", "/dev/zero", "../../etc/passwd", "*", "nul\u0001", "🙂", "[red]", "a" * 250,
@@ -85,30 +62,11 @@ _KINDS = ("fifo", "folder", "missing", "loop", "/dev/null", "/dev/zero", "below 
 FORMS = sorted((ROOT / "data" / "world" / "sources").glob("*/*"))
 """Sources of each kind, which are damaged."""
 _NAMED_LIKE = (
-    "x.json",
-    "x.jsonl",
-    "x.csv",
-    "x.parquet",
-    "x.toml",
-    "x.nt",
-    "x.ttl.gz",
-    "x.html",
-    "x",
-    "P19.json",
-    "pairs.jsonl",
-    "TruthfulQA.csv",
-)
-
-
+    "x.json", "x.jsonl", "x.csv", "x.parquet", "x.toml", "x.nt", "x.ttl.gz", "x.html", "x", "P19.json", "pairs.jsonl", "TruthfulQA.csv",
+)  # fmt: skip
 _WEIGHTS = {
-    "--world": 6,
-    "--source": 6,
-    "--config": 6,
-    "--pairs": 4,
-    "--answers": 4,
-    "--titles": 4,
-    "--replies": 4,
-    "--release": 4,
+    **dict.fromkeys(("--world", "--source", "--config"), 6),
+    **dict.fromkeys(("--pairs", "--answers", "--titles", "--replies", "--release"), 4),
     "--warehouse": 3,
 }
 """How much more often than others an option is the hostile one: what they name has many forms."""
@@ -238,11 +196,8 @@ class Cases:
                 arguments[:0] = [each.opts[0], value]
         if words in ENDLESS:
             # the last one counts of an option that is given twice
-            arguments += {
-                "serve": ["--interval", "0s"],
-                "worker": ["--address", "x"],
-                "world serve": ["--port", "-1"],
-            }[words]
+            refused = {"serve": ("--interval", "0s"), "worker": ("--address", "x"), "world serve": ("--port", "-1")}
+            arguments += refused[words]
         return Case(words, tuple(arguments))
 
     def _need(self, chance: Random, words: str, option: Any) -> str:
@@ -253,10 +208,8 @@ class Cases:
         if name in ("--world", "--max-requests"):
             return str(self.world) if name == "--world" else "0"
         if name == "--to":
-            return str(
-                self.folder
-                / ("out" if "DIR" in metavar else f"out{self._next()}.{'html' if words == 'report' else 'csv'}")
-            )
+            kind = "html" if words == "report" else "csv"
+            return str(self.folder / ("out" if "DIR" in metavar else f"out{self._next()}.{kind}"))
         known = {
             "benchmark": "multihal",
             "row": "simpleqa_0",
@@ -279,12 +232,8 @@ class Cases:
             return str(self.draw_world(chance))
         if any(each in metavar for each in ("FILE", "PATH", "DIR")) or name in ("file", "files", "checkpoint"):
             return str(self.make_file(chance))
-        pools = {
-            "AGE": _AGES,
-            "TIME": _AGES,
-            "DATE": _DATES,
-            **dict.fromkeys(("NUMBER", "USD", "HOURS", "SHARE", "N"), _BODIES),
-        }
+        numeric = dict.fromkeys(("NUMBER", "USD", "HOURS", "SHARE", "N"), _BODIES)
+        pools = {"AGE": _AGES, "TIME": _AGES, "DATE": _DATES, **numeric}
         numbers = name in ("--limit", "--rows", "--seed", "--n", "--most", "--concurrency", "--port", "--malformed")
         return chance.choice(_BODIES if numbers else pools.get(metavar, _NAMES))
 
@@ -363,23 +312,9 @@ def make_kind(path: Path, kind: str) -> Path:
 def damage(chance: Random, whole: bytes) -> bytes:
     """Return content of which some parts are lost, changed or put in."""
     spliced = (
-        b"\x00",
-        b"\xff",
-        b"\xed\xa0\x80",
-        b"\r",
-        b"\n",
-        b'"',
-        b",",
-        b"]",
-        b"{",
-        b"\\ud800",
-        b"null",
-        b"NaN",
-        b"1e999",
-        b"[" * 5000,
-        b"9" * 5000,
-        b"",
-    )
+        b"\x00", b"\xff", b"\xed\xa0\x80", b"\r", b"\n", b'"', b",", b"]", b"{", b"\\ud800", b"null", b"NaN", b"1e999",
+        b"[" * 5000, b"9" * 5000, b"",
+    )  # fmt: skip
     for _ in range(chance.randint(1, 4)):
         at = chance.randint(0, len(whole))
         whole = whole[:at] + chance.choice(spliced) + whole[at + chance.choice((0, 1, 20, 400)) :]

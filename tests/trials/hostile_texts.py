@@ -28,6 +28,7 @@ _LEAST_S = 0.003
 """At 4,000 characters; what is quicker takes less than 0.3 s at 40,000 even where it grows quadratically."""
 _GROWS = 30.0
 _CHARACTERS = " aA1\n.,-\"'([{|=*<&_%/:;é\u0301{}]>)#!?\t–“"
+_PAIRS = ("a a ", "((", "[[", "{{", "{|\n", "' ", '" ', "a.", "1,", "e\u0301", "\n\n", "<a>", "**", "- a\n")
 _PACKAGES = re.compile(r"tasks\.(?:text|core|[a-z]+\.core|world\.wiki|clients|multihal\.sources|rules\.biographies)\b")
 
 
@@ -55,12 +56,8 @@ def iterate_attacks(pattern: re.Pattern[str]) -> Iterator[tuple[str, str, str]]:
     for before, body in _iterate_repeats(tree):
         for _ in range(2):
             start, one, other = _write(before, chance), _write(body, chance) or "a", _write(body, chance) or " "
-            yield from (
-                (start, one, "\x00"),
-                (start, one, " "),
-                ("", start + one, "\x00"),
-                (start, one + other, "\x00"),
-            )
+            yield from ((start, each, "\x00") for each in (one, one + other))
+            yield from ((start, one, " "), ("", start + one, "\x00"))
     whole = _write(tree, chance)
     yield from (("", whole or "a", "\x00"), ("", whole[:-1] or "a", "\x00"))
 
@@ -137,18 +134,10 @@ def iterate_functions(module: Any) -> Iterator[tuple[str, Callable[[str], Any]]]
             continue
         wanted = [each for each in inspect.signature(function).parameters.values() if each.default is each.empty]
         kinds = [str(getattr(each.annotation, "__name__", each.annotation)) for each in wanted]
-        fillers: dict[str, Any] = {
-            "str": "Berlin",
-            "int": 400,
-            "bool": False,
-            "Collection[str]": ("Berlin",),
-            "Sequence[str]": ("Berlin",),
-        }
-        if (
-            any(each.kind is each.KEYWORD_ONLY for each in wanted)
-            or "str" not in kinds
-            or not set(kinds) <= fillers.keys()
-        ):
+        of_texts = dict.fromkeys(("Collection[str]", "Sequence[str]"), ("Berlin",))
+        fillers: dict[str, Any] = {"str": "Berlin", "int": 400, "bool": False, **of_texts}
+        is_keyword = any(each.kind is each.KEYWORD_ONLY for each in wanted)
+        if is_keyword or "str" not in kinds or not set(kinds) <= fillers.keys():
             continue
         for at in [place for place, kind in enumerate(kinds) if kind == "str"]:
             rest = [fillers[kind] for kind in kinds]
@@ -189,25 +178,7 @@ def main() -> None:
     for module in modules:
         functions = list(iterate_functions(module))
         attacks = dict.fromkeys(("", each, end) for each in _CHARACTERS for end in ("", "\x00"))
-        attacks |= dict.fromkeys(
-            ("", each, "")
-            for each in (
-                "a a ",
-                "((",
-                "[[",
-                "{{",
-                "{|\n",
-                "' ",
-                '" ',
-                "a.",
-                "1,",
-                "e\u0301",
-                "\n\n",
-                "<a>",
-                "**",
-                "- a\n",
-            )
-        )
+        attacks |= dict.fromkeys(("", each, "") for each in _PAIRS)
         if functions:
             attacks |= dict.fromkeys(each for pattern in list_patterns(module) for each in iterate_attacks(pattern))
         for name, call in functions:

@@ -12,13 +12,17 @@ from prefect import Flow
 from prefect.client.orchestration import get_client
 from prefect.deployments.runner import RunnerDeployment
 from prefect.schedules import Cron, Interval, RRule, Schedule
-from prefect.server.schemas.schedules import SCHEDULE_TYPES
-from pydantic import TypeAdapter
 
 from flows.benchmarks import BENCHMARKS
 from flows.commands.serving.runner import ServingRunner
 from flows.commands.serving.serve_log import ServeLog
-from flows.commands.serving.slots import find_deployment, go_on, handle_missed_slots, keep_anchors
+from flows.commands.serving.slots import (
+    SERVER_SCHEDULE,
+    find_deployment,
+    handle_missed_slots,
+    keep_anchors,
+    resume_runs,
+)
 from flows.rebuild import rebuild
 from flows.served import SERVING_PID, make_served
 from flows.serving import ServeOptions
@@ -70,7 +74,7 @@ def find_period(schedule: Schedule | None) -> float | None:
     if schedule is None:
         return None
     given = {"cron": schedule.cron, "rrule": schedule.rrule, "interval": schedule.interval}
-    dated = TypeAdapter[SCHEDULE_TYPES](SCHEDULE_TYPES).validate_python(
+    dated = SERVER_SCHEDULE.validate_python(
         {name: value for name, value in given.items() if value}
         | ({"timezone": schedule.timezone} if schedule.timezone else {})
     )
@@ -119,13 +123,13 @@ def serve_deployments(deployments: Sequence[RunnerDeployment], runs: int, catch_
         now = datetime.now(UTC)
         for deployment in deployments:
             keep_anchors(deployment, earlier[deployment.full_name], log.note)
-            runner.register(deployment)
+            runner.register(deployment, now)
             log.note(f"{deployment.full_name}: {deployment.description}")
         if crashed := crash_gone_runs():
             log.note(f"ended as crashed, since their process is gone: {len(crashed)}; what they had done is kept")
         for deployment in deployments:
             if known := earlier[deployment.full_name]:
-                gone_on = go_on(client, known, crashed, log.note)
-                handle_missed_slots(client, known, now, gone_on, catch_up and bool(deployment.schedules), log.note)
+                resumed = resume_runs(client, known, crashed, log.note)
+                handle_missed_slots(client, known, now, resumed, catch_up and bool(deployment.schedules), log.note)
     log.note(f"served at {runner.address}; end with Ctrl-C")
     return asyncio.run(runner.serve())

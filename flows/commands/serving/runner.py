@@ -25,10 +25,10 @@ from prefect.exceptions import ObjectNotFound, PrefectHTTPStatusError
 from prefect.runner import Runner
 from prefect.runner._flow_run_executor import ProcessStarter
 from prefect.runner._starter_engine import EngineCommandStarter
-from prefect.states import Failed
+from prefect.states import Cancelled, Failed
 
 from flows.commands.serving.serve_log import ServeLog
-from flows.commands.serving.slots import STOPPED, make_up, newest_slot
+from flows.commands.serving.slots import STOPPED, find_runs, make_up, newest_slot
 from flows.prefect_server import LOOK_AGAIN_S, find_trouble
 from flows.served import name_error
 from flows.serving import read_parameters
@@ -45,6 +45,9 @@ _MOST_LOOKS = 60
 """Looks for the state that a run has ended in, which is written after its process is gone."""
 _MOST_NAMED = 200
 """Runs ahead of their time that are named in a look."""
+_MESSAGE = "factmill serve was stopped; the run goes on when it serves again"
+_STOPPED: dict[str, Any] = {"name": STOPPED, "message": _MESSAGE}
+"""State of a run that ends with serve."""
 _PROGRAM = "from flows.served import carry_out; carry_out()"
 """What the process of a run does."""
 
@@ -66,9 +69,8 @@ class ServingRunner(Runner):
         logging.getLogger("asyncio").setLevel(logging.CRITICAL)
         self.address = api.removesuffix("/api")
 
-    def register(self, deployment: RunnerDeployment) -> None:
-        """Make a deployment, or bring the one that is there up to date, and serve it: each slot from now on has a run."""
-        since = datetime.now(UTC)
+    def register(self, deployment: RunnerDeployment, since: datetime) -> None:
+        """Make a deployment, or bring the one that is there up to date, and serve it: each slot after `since` has a run."""
         deployment_id = cast(UUID, self.add_deployment(deployment))
         self._served[deployment_id], self._since[deployment_id] = deployment, since
 
@@ -194,14 +196,24 @@ class ServingRunner(Runner):
         state = (await self._client.read_flow_run(run.id)).state
         if state and (state.is_completed() or state.is_failed()):
             return False
-        updates = state_updates or {}
-        if self.stopping and not (run.state and run.state.is_cancelling()):
-            message = "factmill serve was stopped; the run goes on when it serves again"
-            updates = updates | {"name": STOPPED, "message": message}
-        return bool(await propose(run, updates))
+        is_stopped = self.stopping and not (run.state and run.state.is_cancelling())
+        return bool(await propose(run, (state_updates or {}) | (_STOPPED if is_stopped else {})))
+
+    async def cancel_all(self) -> None:
+        """Stop all runs. One whose process is being started is waited for: Prefect would stop the others and wait for its end."""
+        while self._scheduled_run_poller._submitting_flow_run_ids - {*self._process_manager.flow_run_ids()}:
+            await asyncio.sleep(0.1)
+        await super().cancel_all()
+
+    async def _pause_schedules(self) -> None:
+        """Stop the runs of slots that wait for their turn, which the server would delete; then pause the schedules."""
+        for run in await self._client.get_scheduled_flow_runs_for_deployments([*self._served], datetime.now(UTC)):
+            if run.auto_scheduled:
+                await self._client.set_flow_run_state(run.id, Cancelled(**_STOPPED), force=True)
+        await super()._pause_schedules()
 
     async def _keep_looking(self) -> None:
-        """Look for runs for ever, and tell once when nothing answers, and once when something does again."""
+        """Look for runs for ever, and report once when no server answers, and once when one does again."""
         lost = False
         while True:
             trouble = await self._find_trouble() or await self._look(lost)
@@ -238,24 +250,21 @@ class ServingRunner(Runner):
         return ""
 
     def _make_up_slots(self) -> None:
-        """Start a run for the last slot of which the server made none: it was away, or just being told of the schedule."""
+        """Start a run for the last slot of which the server made none: it was away, or had only just got the schedule."""
         until = datetime.now(UTC) - _SETTLED
         for deployment_id, served in self._served.items():
             since = self._since[deployment_id]
             if until - since < _SETTLED:
                 continue
-            slots = [newest_slot(each.schedule, since, until) for each in served.schedules or []]
-            slot = max(filter(None, slots), default=None)
-            if slot is None:
-                self._since[deployment_id] = until
-                continue
-            with get_client(sync_client=True) as client:
-                deployment = client.read_deployment(deployment_id)
-                is_due = not deployment.paused and any(each.active for each in deployment.schedules)
-                if is_due and make_up(client, deployment, slot):
-                    self._log.note(
-                        f"{served.full_name}: slot {slot:%Y-%m-%d %H:%M:%S} had no run; one makes up for it now"
-                    )
+            if newest_slot(served.schedules or [], since, until):
+                with get_client(sync_client=True) as client:
+                    deployment = client.read_deployment(deployment_id)
+                    # its schedules may have been paused or changed in the UI
+                    slot = None if deployment.paused else newest_slot(deployment.schedules, since, until)
+                    if slot and not find_runs(client, deployment, slot) and make_up(client, deployment, slot):
+                        self._log.note(
+                            f"{served.full_name}: slot {slot:%Y-%m-%d %H:%M:%S} had no run; one makes up for it now"
+                        )
             self._since[deployment_id] = until
 
     def _is_busy(self) -> bool:
@@ -273,7 +282,7 @@ class ServingRunner(Runner):
                     self._stopped.set_exception(
                         PrefectLost(
                             f"the Prefect server at {self.address} has come back without the deployments that are served "
-                            "(has it another database?); start `factmill serve` again, which makes them anew"
+                            "(has it another database?); start `factmill serve` again, which makes them again"
                         )
                     )
                 return

@@ -7,6 +7,7 @@ where the run was not scheduled), at the end `state`, `seconds` and `message` to
 
 import json
 import re
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
 
@@ -31,7 +32,7 @@ class ServeLog:
         if self._as_json:
             self._print("note", text)
         else:
-            typer.echo(text, err=True)
+            _write(text, err=True)
 
     def report_start(self, deployment: str, run: FlowRun) -> None:
         """Print that the process of a run starts."""
@@ -47,16 +48,21 @@ class ServeLog:
         seconds = round(run.total_run_time.total_seconds(), 1)
         words = re.sub("(?<=[a-z])(?=[A-Z])", " ", name).lower()
         text = f"{deployment} {run.name} {words} after {seconds:.0f} s" + (message and f": {message}")
-        told = _describe(deployment, run, _find_slot(run)) | {"state": name, "seconds": seconds, "message": message}
-        self._print("ended", text, **told)
+        end = {"state": name, "seconds": seconds, "message": message}
+        self._print("ended", text, **_describe(deployment, run, _find_slot(run)), **end)
 
     def _print(self, event: str, text: str, **more: Any) -> None:
         at = datetime.now(UTC)
         if self._as_json:
             shown = {"at": at.isoformat(timespec="seconds"), "event": event, "text": text, **more}
-            typer.echo(json.dumps(shown, ensure_ascii=False))
+            _write(json.dumps(shown, ensure_ascii=False))
         else:
-            typer.echo(clean(f"{at:%Y-%m-%d %H:%M:%SZ} {text}"))
+            _write(clean(f"{at:%Y-%m-%d %H:%M:%SZ} {text}"))
+
+
+def _write(line: str, err: bool = False) -> None:
+    with suppress(OSError):  # whatever reads the output has ended, or its disk is full: runs go on
+        typer.echo(line, err=err)
 
 
 def _find_slot(run: FlowRun) -> datetime | None:

@@ -32,7 +32,8 @@ _SKIPPED = "Skipped"
 """Name of the state of a run whose slot fell while nothing was served, where a later one makes up for it, or none has to."""
 _GOES_ON = "goes-on"
 """Tag of a run that goes on from one that ended with serve."""
-_AS_SERVER = TypeAdapter[SCHEDULE_TYPES](SCHEDULE_TYPES)
+SERVER_SCHEDULE = TypeAdapter[SCHEDULE_TYPES](SCHEDULE_TYPES)
+"""Reads a schedule as the server does, which alone can list its times."""
 _FIRST_LOOK = timedelta(minutes=1)
 _WIDER = 4
 """How much farther back each look for a slot goes than the one before."""
@@ -62,13 +63,18 @@ def keep_anchors(
         if same := intervals.get(each.schedule.interval):
             each.schedule.anchor_date = same.anchor_date
         else:
-            was, now = (write_age(one.interval.total_seconds()) for one in (*intervals.values(), each.schedule)[-2:])
+            was, now = (write_age(age.total_seconds()) for age in ([*intervals][-1], each.schedule.interval))
             report(f"{deployment.full_name}: the interval was {was} and is {now}; slots are counted from now on")
 
 
-def newest_slot(schedule: Any, since: datetime, until: datetime) -> datetime | None:
-    """Return the last time of a schedule after `since` and up to `until`; None where there is none."""
-    served = _AS_SERVER.validate_python(schedule.model_dump())
+def newest_slot(schedules: Iterable[Any], since: datetime, until: datetime) -> datetime | None:
+    """Return the last time of active schedules after `since` and up to `until`; None where there is none."""
+    slots = [_newest_slot(each.schedule, since, until) for each in schedules if each.active]
+    return max(filter(None, slots), default=None)
+
+
+def _newest_slot(schedule: Any, since: datetime, until: datetime) -> datetime | None:
+    served = SERVER_SCHEDULE.validate_python(schedule.model_dump())
     back = _FIRST_LOOK
     while True:
         start = max(since, until - back)
@@ -78,13 +84,18 @@ def newest_slot(schedule: Any, since: datetime, until: datetime) -> datetime | N
         back *= _WIDER
 
 
+def find_runs(client: SyncPrefectClient, deployment: DeploymentResponse, slot: datetime) -> list[FlowRun]:
+    """Return the runs of a slot, in whatever state."""
+    second = timedelta(seconds=1)
+    return _read_runs(client, deployment, expected_start_time={"after_": slot - second, "before_": slot + second})
+
+
 def make_up(client: SyncPrefectClient, deployment: DeploymentResponse, slot: datetime) -> FlowRun | None:
     """Start one run for a slot that fell while nothing was served; None where the slot has its run already.
 
     A run of the slot that is still waiting on the server becomes that run.
     """
-    second = timedelta(seconds=1)
-    there = _read_runs(client, deployment, expected_start_time={"after_": slot - second, "before_": slot + second})
+    there = find_runs(client, deployment, slot)
     if any(each.state_type != StateType.SCHEDULED for each in there):
         return None
     if there:
@@ -102,52 +113,38 @@ def handle_missed_slots(
     client: SyncPrefectClient,
     deployment: DeploymentResponse,
     now: datetime,
-    gone_on: bool,
+    resumed: bool,
     catch_up: bool,
     report: Callable[[str], None],
 ) -> None:
     """Make up for slots that fell while nothing was served by one run, and let no other run that waits for one of them begin.
 
-    deployment: as the server had it before it was served again. gone_on: a run of this schedule goes on, and makes up
+    deployment: as the server had it before it was served again. resumed: a run of this schedule goes on, and makes up
     for what fell meanwhile.
     """
-    since = deployment.last_polled or deployment.created
-    slots = [
-        newest_slot(each.schedule, since, now) for each in deployment.schedules if each.active and since is not None
-    ]
-    waiting = [
-        each
-        for each in _read_runs(
-            client,
-            deployment,
-            state={"type": {"any_": [StateType.SCHEDULED]}},
-            expected_start_time={"before_": now},
-        )
-        if each.auto_scheduled
-    ]
-    slot = max(
-        [*filter(None, slots), *(each.expected_start_time for each in waiting if each.expected_start_time)],
-        default=None,
-    )
+    since = deployment.last_polled or deployment.created or now
+    states = {"type": {"any_": [StateType.SCHEDULED]}}
+    due = _read_runs(client, deployment, state=states, expected_start_time={"before_": now})
+    waiting = [each for each in due if each.auto_scheduled]
+    slots = [newest_slot(deployment.schedules, since, now), *(each.expected_start_time for each in waiting)]
+    slot = max(filter(None, slots), default=None)
     if slot is None:
         return
     fell = f"{deployment.name}: the slot {slot:%Y-%m-%d %H:%M:%S} fell while nothing was served"
     made = None
-    if gone_on:
+    if resumed:
         report(f"{fell}; the run that goes on makes up for it")
     elif not catch_up:
         report(f"{fell}; it is left out")
     elif made := make_up(client, deployment, slot):
         report(f"{fell}; one run makes up for it now")
+    why = "Its slot fell while nothing was served" + ("; a later run makes up for it" if resumed or made else "")
     for each in waiting:
         if made is None or each.id != made.id:
-            why = "Its slot fell while nothing was served" + (
-                "; a later run makes up for it" if gone_on or made else ""
-            )
             client.set_flow_run_state(each.id, Cancelled(name=_SKIPPED, message=why), force=True)
 
 
-def go_on(
+def resume_runs(
     client: SyncPrefectClient,
     deployment: DeploymentResponse,
     crashed: Iterable[UUID],
@@ -159,7 +156,7 @@ def go_on(
     Return whether one of them is a run of the deployment's own parameters, as its schedule begins them.
     """
     states = {"name": {"any_": [STOPPED, "Crashed", "Pending", "Submitting"]}}
-    gone_on = False
+    resumed = False
     for run in _read_runs(client, deployment, state=states):
         state = run.state
         assert state is not None
@@ -182,7 +179,10 @@ def go_on(
                 labels={_KILLS: kills},
                 idempotency_key=f"{_GOES_ON} {run.id}",
             )
-        except PrefectHTTPStatusError as error:  # parameters that this version of factmill no longer takes
+        except PrefectHTTPStatusError as error:
+            if error.response.is_server_error:
+                raise
+            # parameters that this version of factmill no longer takes
             why = f"ended with factmill serve, and cannot go on: {error.response.text}"
             client.set_flow_run_state(run.id, Failed(message=why), force=True)
             report(f"{run.name}: {why}")
@@ -190,11 +190,11 @@ def go_on(
         over: State[Any] = Cancelled(name=_CONTINUED, message=f"Ended with factmill serve; goes on as {again.id}")
         client.set_flow_run_state(run.id, over, force=True)
         report(f"{run.name}: ended with factmill serve, and goes on now")
-        gone_on |= run.parameters == deployment.parameters
-    return gone_on
+        resumed |= run.parameters == deployment.parameters
+    return resumed
 
 
 def _read_runs(client: SyncPrefectClient, deployment: DeploymentResponse, **chosen: Any) -> list[FlowRun]:
     """Return the newest 200 runs of a deployment by a filter."""
-    told = {"deployment_id": {"any_": [deployment.id]}, **chosen}
-    return client.read_flow_runs(flow_run_filter=FlowRunFilter.model_validate(told), limit=200)
+    chosen |= {"deployment_id": {"any_": [deployment.id]}}
+    return client.read_flow_runs(flow_run_filter=FlowRunFilter.model_validate(chosen), limit=200)

@@ -41,7 +41,7 @@ def test_a_server_that_answers_is_fine(tmp_path: Path, server: Loopback) -> None
     assert found["compute"]["found"] == "this machine"
 
 
-def test_a_damaged_history_of_prefect_is_told(tmp_path: Path, server: Loopback, own_home: Path) -> None:
+def test_doctor_reports_a_damaged_history_of_prefect(tmp_path: Path, server: Loopback, own_home: Path) -> None:
     assert look(tmp_path, server)["prefect history"]["found"] == f"{history_of(own_home)} (none yet)"
     history_of(own_home).parent.mkdir(parents=True)
     history_of(own_home).write_text("no database\n" * 100)

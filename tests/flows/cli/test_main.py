@@ -5,6 +5,7 @@ import hashlib
 import json
 import subprocess
 import sys
+from dataclasses import make_dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,13 @@ import duckdb
 import pandas as pd
 import pytest
 import requests
+import typer
 from support.commands.command import ROOT, Factmill
 from support.steps.warehouses import empty_warehouse
+
+from flows.cli.options import list_options, read_options
+from flows.serving import ServeOptions
+from tasks.options import BY_FILES, HIDDEN
 
 REPORT_KEYS = {
     "build_id",
@@ -288,3 +294,10 @@ def test_a_warehouse_held_by_another_process_is_waited_for_and_named(
         holder.communicate(b"")
     assert ran.code == 1
     assert f"held by process {holder.pid}" in ran.err
+
+
+@pytest.mark.parametrize(("arguments", "is_on"), [([], True), (["--no-catch-up"], False), (["--catch-up"], True)])
+def test_a_flag_that_is_on_by_default_can_be_turned_off(arguments: list[str], is_on: bool) -> None:
+    app = typer.Typer()
+    app.command()(make_dataclass("command", list_options(ServeOptions, [*HIDDEN, *BY_FILES]), kw_only=True))
+    assert read_options(ServeOptions, app(arguments, standalone_mode=False)).catch_up is is_on

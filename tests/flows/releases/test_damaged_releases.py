@@ -2,10 +2,8 @@
 
 import os
 import shutil
-import signal
 from collections.abc import Iterator
 from pathlib import Path
-from types import FrameType
 
 import pyarrow as pa
 import pytest
@@ -26,6 +24,7 @@ from support.builds.damaged_releases import (
 )
 from support.commands.command import Factmill
 from support.commands.without_privileges import PROGRAM, find_hindrance
+from support.hostile import within
 
 from tasks.errors import OutputError, SourceError
 from tasks.fanoutqa.evaluation.record import FANOUTQA_EVALUATION
@@ -62,16 +61,9 @@ def released(factmill: Factmill, tmp_path_factory: pytest.TempPathFactory) -> Pa
 @pytest.fixture(autouse=True)
 def _bounded(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Keep bombs small, and fail where a command waits for what never comes."""
-
-    def fail(_number: int, _frame: FrameType | None) -> None:
-        raise AssertionError("the command hangs")
-
     monkeypatch.setattr(released_folders, "_LARGEST_TABLE", 64 << 20)
-    before = signal.signal(signal.SIGALRM, fail)
-    signal.alarm(300)
-    yield
-    signal.alarm(0)
-    signal.signal(signal.SIGALRM, before)
+    with within(300):
+        yield
 
 
 def copy(released: Path, tmp_path: Path) -> Path:
