@@ -176,7 +176,7 @@ def telling_lost_server(what: str = "the flow") -> Iterator[None]:
             "goes on from here"
             if own
             else f"the Prefect server at {url} has gone away while {what} ran ({trouble}); what was done is kept: start it "
-            "again, or unset PREFECT_API_URL, and the same command goes on from here"
+            "again, and the same command goes on from here"
         ) from error
 
 
@@ -275,6 +275,8 @@ class OwnServer:
     def stop(self) -> None:
         """Stop the server."""
         self._over.set()
+        if not find_trouble(self.url):
+            self._made()  # one that was started in another's place may have been waited for by nobody
         stop_child(self._process)
         self._keeper.join()
         self._making.close()

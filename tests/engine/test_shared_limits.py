@@ -120,7 +120,7 @@ def test_the_rate_depends_on_tokens_unless_the_world_names_one(
     assert limiting._shared["wikimedia"].most == 3
 
 
-def test_a_service_outside_is_not_asked_without_a_contact_address_whoever_opens_it(tmp_path: Path) -> None:
+def test_a_service_outside_is_not_asked_without_a_contact_address_by_any_way_of_opening_it(tmp_path: Path) -> None:
     world = tmp_path / "a.toml"
     world.write_text('name = "w"\nuser_agent = "x"\n[wikipedia]\nurl = "http://wiki.invalid"\n[models]\n')
     with (

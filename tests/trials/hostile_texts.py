@@ -92,7 +92,7 @@ def _write(tree: Any, chance: random.Random) -> str:
         elif code in (codes.NOT_LITERAL, codes.ANY):
             parts.append(chance.choice([each for each in " a1." if code is codes.ANY or ord(each) != value]))
         elif code is codes.IN:
-            fitting = [each for each in _CHARACTERS if re.match(_spell_class(value), each)]
+            fitting = [each for each in _CHARACTERS if re.match(_write_class(value), each)]
             parts.append(
                 chance.choice(fitting or [chr(value[-1][1] if value[-1][0] is codes.LITERAL else value[-1][1][0])])
             )
@@ -105,7 +105,7 @@ def _write(tree: Any, chance: random.Random) -> str:
     return "".join(parts)
 
 
-def _spell_class(members: Any) -> str:
+def _write_class(members: Any) -> str:
     spelled = ""
     kinds = {
         codes.CATEGORY_DIGIT: r"\d",
