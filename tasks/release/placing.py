@@ -78,6 +78,14 @@ def _move(draft: Path, place: Path, force: bool) -> None:
                 f"{place}: another release was written there meanwhile; replace it with --force"
             ) from error
         raise OutputError(f"{place}: cannot be written: {error.strerror}; name another with --to") from error
+    _clear_old(old, place)
+
+
+def _clear_old(old: Path, place: Path) -> None:
+    """Remove the release that another replaced. Hidden files at its top are the user's (.git) and move into the new one."""
+    for hidden in old.glob(".*"):
+        if not os.path.lexists(place / hidden.name):
+            hidden.rename(place / hidden.name)
     shutil.rmtree(old, ignore_errors=True)
 
 
@@ -87,7 +95,9 @@ def _tidy(place: Path) -> None:
         found = _LEFT.fullmatch(left.name)
         if not found or found["name"] != place.name or not is_left_by(found["process"]):
             continue
-        if found["kind"] == "old" and not place.exists():
-            left.rename(place)
-        else:
+        if found["kind"] == "draft":
             shutil.rmtree(left, ignore_errors=True)
+        elif place.exists():
+            _clear_old(left, place)
+        else:
+            left.rename(place)

@@ -200,8 +200,11 @@ def test_a_release_is_replaced_only_by_force(warehouse: Path, tmp_path: Path) ->
     other = read(warehouse, FANOUTQA, Choices(with_answers=True))
     with pytest.raises(OutputError, match="replace it with --force"):
         write_release(other, tmp_path / "out")
+    (tmp_path / "out/.git").mkdir()
+    (tmp_path / "out/.git/HEAD").write_text("ref: refs/heads/main", "utf-8")
     write_release(other, tmp_path / "out", force=True)
     assert (tmp_path / "out/data/test_answers/test.parquet").is_file()
+    assert (tmp_path / "out/.git/HEAD").read_text("utf-8") == "ref: refs/heads/main"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out"]
 
 
@@ -253,6 +256,10 @@ def test_what_a_killed_run_left_is_cleared_away_and_what_it_moved_is_put_back(wa
     assert read_all(tmp_path / "out") == before
     left = {path.name for path in tmp_path.iterdir()} - {"out"}
     assert left == {f".out.{os.getppid()}.draft", f".other.{gone.pid}.draft", f".out.{'9' * 30}.draft"}
+    (tmp_path / f".out.{gone.pid}.old/.git").mkdir(parents=True)
+    write_release(release, tmp_path / "out", force=True)
+    assert (tmp_path / "out/.git").is_dir()
+    assert {path.name for path in tmp_path.iterdir()} - {"out"} == left
 
 
 KILLED = """
