@@ -118,8 +118,9 @@ def be_fast(service: str, url: str) -> None:
 
 def _start(options: argparse.Namespace, checkout: Path, *args: str) -> "subprocess.Popen[str]":
     command = [sys.executable, "-m", "trials.hostile_replies", *args, "--seconds", str(options.seconds)]
-    paths = os.pathsep.join([str(checkout), str(Path(__file__).parents[1])])
-    return subprocess.Popen(command, env={**os.environ, "PYTHONPATH": paths}, stdout=subprocess.PIPE, text=True)
+    paths = os.pathsep.join([str(checkout.resolve()), str(Path(__file__).parents[1])])
+    environment = {**os.environ, "PYTHONPATH": paths}
+    return subprocess.Popen(command, cwd=checkout, env=environment, stdout=subprocess.PIPE, text=True)
 
 
 def show_held(options: argparse.Namespace) -> bool:
