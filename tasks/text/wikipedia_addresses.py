@@ -42,7 +42,7 @@ _IN_NO_TITLE = re.compile(r"[#<>\[\]|{}\x00-\x1f\x7f\ufffd]")
 _NOT_IN_ADDRESS = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
 _READ_OTHERWISE = re.compile(r"%[0-9A-Fa-f]{2}|&[^\W_]+;|~~~|^:|^\.\.?(?:/|$)|/\.\.?(?:/|$)")
 """What MediaWiki allows in no title since it would be read as an escape, an entity, a signature, a prefix or a path."""
-_REDIRECT = re.compile(r"\s*#redirect\s*:?\s*\[\[(.*?)(?:\|.*?)?\]\]", re.IGNORECASE)
+_REDIRECT = re.compile(r"\s*#redirect\s*(?::\s*)?\[\[((?:(?!\]\]|\|).)*)(?:\|.*?)?\]\]", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,8 +17,8 @@ from tasks.storage.source_rows import MALFORMED, ReadRow, find_problem, judge_ro
 LICENCE = "CC-BY"
 """As the paper's Table 1 has it, without a version."""
 COLUMNS = ("src", "tgt", "task", "hyp")
-_MARKED = re.compile(r"<define>(.*?)</define>", re.DOTALL)
-_ASKED = re.compile(r"What is the meaning of .+\?\s*$", re.DOTALL)
+_MARKED = re.compile(r"<define>([^<]*)</define>")
+_ASKED = "What is the meaning of "
 
 
 def read_shroom(source: SourceFile) -> Iterator[ReadRow]:
@@ -58,9 +58,10 @@ def name_part(file_name: str) -> str:
 
 def ask_for_meaning(sentence: str) -> str | None:
     """Return a sentence with the question what its word means; None when no word is marked and nothing is asked."""
-    if _ASKED.search(sentence):
-        return sentence.strip()
+    sentence = sentence.strip()
+    if sentence.endswith("?") and sentence.partition(_ASKED)[2].strip(" ?"):
+        return sentence
     if not (marked := _MARKED.search(sentence)):
         return None
-    plain = _MARKED.sub(lambda found: found[1].strip(), sentence).strip()
+    plain = _MARKED.sub(lambda found: found[1].strip(), sentence)
     return f"{plain} What is the meaning of {marked[1].strip()} ?"

@@ -32,9 +32,9 @@ _LABEL = re.compile(
     re.IGNORECASE,
 )
 _QUOTES = (('"', '"'), ("“", "”"))
-_VERDICT = re.compile(r"^(?:pair )?(\d+)[:.)][ \t]*(.*?)[ \t\r]*$", re.IGNORECASE | re.MULTILINE)
+_VERDICT = re.compile(r"^(?:pair )?(\d+)[:.)](.*)$", re.IGNORECASE | re.MULTILINE)
 _OK = re.compile(r"ok(?:ay)?[.!]*", re.IGNORECASE)
-_TYPE = re.compile(r"^Type:[ \t]*(.*?)[\s.]*$", re.IGNORECASE | re.MULTILINE)
+_TYPE = re.compile(r"^Type:(.*)$", re.IGNORECASE | re.MULTILINE)
 
 PAIRS_OBJECT = Form(kind="object", label=_LABEL)
 """One object, or the paper's line."""
@@ -72,7 +72,7 @@ def read_generated(text: str) -> Generated | Unreadable:
 
 def read_check(text: str) -> tuple[str | None, ...] | Unreadable:
     """Return what a reply to `slaq/check` says of each of the five pairs: None for ok, else the reason."""
-    found = [(int(number), said) for number, said in _VERDICT.findall(text)]
+    found = [(int(number), said.strip(" \t\r")) for number, said in _VERDICT.findall(text)]
     counts = Counter(number for number, _ in found)
     for number in range(1, PAIRS + 1):
         if counts[number] != 1:
@@ -93,11 +93,12 @@ def read_fact_type(text: str) -> FactType | Unreadable:
     found = _TYPE.findall(text)
     if len(found) != 1:
         return Unreadable(f'{len(found)} lines of the form "Type: CLASS", expected one')
-    name = re.sub(r"[\s-]+", "_", found[0])
+    said = found[0].strip().rstrip(". \t\r")
+    name = re.sub(r"[\s-]+", "_", said)
     for known in get_args(FactType):
         if name.casefold() == known.casefold():
             return known
-    return Unreadable(f"the type {found[0]!r} is none of {', '.join(get_args(FactType))}")
+    return Unreadable(f"the type {said!r} is none of {', '.join(get_args(FactType))}")
 
 
 def _or_unreadable(read: Callable[[str], Generated], text: str) -> Generated | Unreadable:
