@@ -104,14 +104,8 @@ GRANOLA = Benchmark(
         lists=(
             f"{TRIVIAL_LIST}.txt",
             "granola_relations.csv",
-            *(
-                "countries.csv",
-                "regions.csv",
-                "occupations.csv",
-                "kinds.csv",
-                "rule_words.csv",
-                "person_properties.txt",
-            ),
+            *("countries.csv", "regions.csv", "occupations.csv", "kinds.csv"),
+            *("rule_words.csv", "person_properties.txt"),
         ),
         queries=WIKIDATA_QUERIES,
     ),
