@@ -119,8 +119,8 @@ def find_places(one: Bearer, lexicon: Lexicon) -> frozenset[str]:
 def _find_countries(claims: Iterable[Neighbour], lexicon: Lexicon) -> frozenset[str]:
     """Return the countries of today that claims name, or that lie where a state of the past did: Kingdom of Italy."""
     labels = {edge.label for edge in claims if edge.pid in _COUNTRIES and edge.label}
-    # as a value of these claims it is the country
     named = lexicon.outermost(frozenset().union(*map(lexicon.follow_places, labels)))
+    # as a value of these claims Georgia is the country
     return named | ({"Georgia"} & labels)
 
 
