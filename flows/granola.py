@@ -2,6 +2,7 @@
 
 from prefect import flow
 
+from flows.reviewing import ask_for_decisions
 from flows.watching.artifacts import leave_artifacts
 from tasks.engine.building import open_build
 from tasks.granola.benchmark import GRANOLA
@@ -30,6 +31,9 @@ def granola(params: GranolaParams = GranolaParams(), run: RunOptions = RunOption
         answered = build.stage(generate_granular_answers, popular)  # §3.1, Table 8
         scored = build.stage(score_description_consistency, answered)  # Appendix B, "Data cleaning"
         cleaned = build.stage(remove_trivial_answers, scored)
-        report = publish_granola(build, linked, cleaned)
+        report = publish_granola(build, linked, described, cleaned)
         leave_artifacts(GRANOLA, report, cleaned.table(GranolaRow))
+    if params.review == "ask" and ask_for_decisions(report, run):
+        # once more with the decisions; what is still open is left out
+        return granola.fn(params.model_copy(update={"review": "manual"}), run)
     return report

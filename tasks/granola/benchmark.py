@@ -5,6 +5,7 @@ from typing import Any
 
 from tasks.core.measures.audits import Audit, AuditKind
 from tasks.core.publishing.export_forms import ExportForms
+from tasks.core.reviewing.review import ReviewItem
 from tasks.core.row_matching import Matching
 from tasks.engine.benchmark import WIKIDATA_QUERIES, Assets, Benchmark, SideTable
 from tasks.granola.core.rows import CandidateRow, GranolaRow
@@ -74,7 +75,7 @@ GRANOLA = Benchmark(
     params=GranolaParams,
     lock_inputs=lock_inputs,
     recipe="flows.granola:granola",
-    tables={"granola_eq": GranolaRow, "granola_candidates": CandidateRow},
+    tables={"granola_eq": GranolaRow, "granola_candidates": CandidateRow, "granola_review": ReviewItem},
     main_table="granola_eq",
     part="relation",
     shown={
@@ -103,7 +104,8 @@ GRANOLA = Benchmark(
         lists=(
             f"{TRIVIAL_LIST}.txt",
             "granola_relations.csv",
-            *("countries.csv", "regions.csv", "occupations.csv", "kinds.csv", "person_properties.txt"),
+            *("countries.csv", "regions.csv", "occupations.csv", "kinds.csv"),
+            *("rule_words.csv", "person_properties.txt"),
         ),
         queries=WIKIDATA_QUERIES,
     ),

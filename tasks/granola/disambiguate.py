@@ -15,37 +15,51 @@ from tasks.core.calls.knowledge import (
     Qid,
     call_describe_item,
     call_find_items,
+    call_item_facts,
     call_neighbours,
     call_pageviews,
     read_candidates,
     read_description,
+    read_facts,
     read_neighbours,
 )
 from tasks.core.receipts import Batch, Receipt
+from tasks.core.reviewing.review import AutoRules, ReviewItem, flag_row
 from tasks.core.rows import Outcome, Reject, arrow_table
 from tasks.engine.batches import Work, batch_key, work_on
+from tasks.engine.review import review_rows
 from tasks.granola.core.descriptions import DESCRIBING, make_description
-from tasks.granola.core.grounding import lie_apart, lie_together
 from tasks.granola.core.linking import (
-    ONE_VALUE_RELATIONS,
     PLACE_RELATIONS,
     PLACES_AROUND,
-    SAME_PLACE_RELATIONS,
     Held,
     choose_pair,
     find_held,
+)
+from tasks.granola.core.namesakes import (
+    COMPARED,
+    RELATIVES,
+    Bearer,
+    find_contradiction,
+    find_doubt,
+    is_only_one,
+    read_lifetime,
 )
 from tasks.granola.core.rows import CandidateRow, DescribedQuestion, EntityQuestion, LinkedQuestion, PopularQuestion
 from tasks.granola.lexicon import load_lexicon
 from tasks.granola.params import GranolaInputs
 from tasks.lookups.classes import look_up_claims
 from tasks.lookups.facts import look_up_around
+from tasks.rules.reading import kinds_described
 from tasks.text.matching import normalise
 
 V = TypeVar("V")
 Role = Literal["question", "answer"]
 Bearers = tuple[Sequence[Candidate], Sequence[Candidate]]
 """Items that bear the name of the question entity, and those that bear the answer's."""
+OTHER_VALUE = "graph_has_another_value"
+AUTO_RULES: AutoRules = {OTHER_VALUE: "open", "another_country": "drop", "nothing_in_common": "drop"}
+"""What the policy `auto` does: a row that the Wikidata contradicts may be right or wrong, so that a reviewer decides."""
 _HOPS = 5
 """So many steps outwards are taken from a place."""
 
@@ -80,19 +94,35 @@ def find_qids(batch: Batch) -> Receipt:
 def describe_entities(batch: Batch) -> Receipt:
     """Fetch the English descriptions of both entities (§3.1, Appendix B); a missing one is made of the item's claims.
 
-    A row whose items are most likely namesakes of those that are meant (_find_namesake) is dropped.
+    Where the Wikidata does not hold the fact, a row whose items are surely namesakes of those that are meant is dropped,
+    and one whose items are doubtful goes into the review queue (ours).
     """
     work = work_on(batch)
     rows = work.rows(LinkedQuestion)
-    asked = [(row.id, qid) for row in rows for qid in (row.question_entity_qid, row.answer_entity_qid)]
+    inputs = work.inputs(GranolaInputs)
+    policy = inputs.params.policy
+    asked = [(row.id, qid) for row in rows for qid in _list_items(row, policy)]
     described, failed = describe(work, asked)
     bare = [each for each in asked if each[1] in described and not described[each[1]].description]
     person_pids = {f"P{number}" for number in load_properties("person_properties")}
     claims, unknown = look_up_claims(work, bare, {*DESCRIBING, *person_pids})
-    failed |= unknown
     made = {qid: make_description(edges, person_pids) for qid, edges in claims.items()}
-    policy = work.inputs(GranolaInputs).params.policy
-    outcomes = [failed.get(row.id) or _describe_row(row, described, made, policy) for row in rows]
+    bearers, lost = _look_up_bearers(work, rows, policy, described, made)
+    failed |= unknown | lost
+    outcomes: list[Outcome] = []
+    kept: list[DescribedQuestion] = []
+    items: list[ReviewItem] = []
+    for row in rows:
+        found = failed.get(row.id) or _describe_row(row, described, made)
+        if isinstance(found, DescribedQuestion) and not row.fact_in_graph:
+            against = _find_namesake(found, bearers, policy)
+            items += [against] if isinstance(against, ReviewItem) else []
+            found = against if isinstance(against, Reject) else found
+        if isinstance(found, DescribedQuestion):
+            kept.append(found)
+        else:
+            outcomes.append(found)
+    outcomes += review_rows(work, kept, items, inputs.reviewing, AUTO_RULES, {})
     return work.finish(outcomes, DescribedQuestion)
 
 
@@ -140,52 +170,90 @@ def _look_up_items(
     return work.look_up(wikidata, calls, read)
 
 
-def _describe_row(
-    row: LinkedQuestion, described: Mapping[str, Description], made: Mapping[str, str], policy: str
-) -> Outcome:
+def _list_items(row: LinkedQuestion, policy: str) -> tuple[str, ...]:
+    """Return the QIDs that a row needs: of both entities, and of all places of the answer's name where several may be meant."""
+    is_open = policy == "linked" and row.relation in PLACE_RELATIONS and not row.fact_in_graph
+    return (row.question_entity_qid, row.answer_entity_qid, *(row.answer_rivals if is_open else ()))
+
+
+def _look_up_bearers(
+    work: Work,
+    rows: Sequence[LinkedQuestion],
+    policy: str,
+    described: Mapping[str, Description],
+    made: Mapping[str, str],
+) -> tuple[dict[str, Bearer], dict[str, Reject]]:
+    """Return QID → what is compared of an item, for the rows whose fact the Wikidata does not hold, and row id → Reject."""
+    wikidata = work.run.services.wikidata
+    doubtful = [row for row in rows if not row.fact_in_graph]
+    asked = [(row.id, qid) for row in doubtful for qid in _list_items(row, policy) if qid in described]
+    claims, failed = look_up_claims(work, asked, COMPARED)
+    dated = {row.id for row in doubtful if row.relation in RELATIVES}
+    calls = ((row_id, qid, call_item_facts(wikidata.identity, qid)) for row_id, qid in asked if row_id in dated)
+    facts, unknown = work.look_up(wikidata, calls, read_facts)
+    bearers: dict[str, Bearer] = {}
+    for qid, edges in claims.items():
+        description = described[qid].description or made.get(qid, "")
+        lifetime = read_lifetime(facts.get(qid, ()), description)
+        bearers[qid] = Bearer(described[qid].label or "", description, edges, *lifetime)
+    return bearers, failed | unknown
+
+
+def _describe_row(row: LinkedQuestion, described: Mapping[str, Description], made: Mapping[str, str]) -> Outcome:
     columns: dict[str, str | bool | None] = {}
-    told: list[tuple[str, str]] = []
-    sides = (("question", row.question_entity, row.question_entity_qid), ("answer", row.answer, row.answer_entity_qid))
-    for role, name, qid in sides:
+    for role, qid in (("question", row.question_entity_qid), ("answer", row.answer_entity_qid)):
         known = described[qid]
         description = known.description or made[qid]
         if not description:
             missing = f"{qid} has no English description, and the Wikidata has no class of it to make one"
             return Reject(row.id, f"{role}_entity_not_described", missing)
-        told.append((name, description))
         columns |= {
             f"{role}_entity_description": description,
             f"{role}_entity_description_made": not known.description,
             f"{role}_entity_title": known.title,
             f"{role}_entity_modified": known.modified,
         }
-    namesake = _find_namesake(row, described[row.question_entity_qid].label, (told[0], told[1]), policy)
-    return namesake or row.extend(DescribedQuestion, **columns)
+    return row.extend(DescribedQuestion, **columns, reviewed_by=[])
 
 
-def _find_namesake(
-    row: LinkedQuestion, label: str | None, told: tuple[tuple[str, str], tuple[str, str]], policy: str
-) -> Reject | None:
-    """Reject a row of which the Wikidata does not hold the fact, where something speaks against its items.
+def _find_namesake(row: DescribedQuestion, bearers: Mapping[str, Bearer], policy: str) -> Reject | ReviewItem | None:
+    """Return what speaks against the items of a row of which the Wikidata does not hold the fact.
 
-    They lie apart, and one should be in or at the other. Beyond the paper's policy: the question entity is called
-    otherwise (`label`) and bears the name as an alias alone; or several places bear the answer's name, and the
-    descriptions, `told` with the names, do not bring the two items together.
+    A reject where the relation cannot hold between them; else a review item where the Wikidata knows other values alone.
+    Beyond the paper's policy, a reject where the question entity is called otherwise and bears the name as an alias alone,
+    or where several places bear the answer's name and nothing says which is meant; else a review item for a doubt.
     """
-    if row.fact_in_graph:
-        return None
-    descriptions = "; ".join(f"{name}: {description}" for name, description in told)
-    if row.relation in SAME_PLACE_RELATIONS and lie_apart(*told, load_lexicon()):
-        return Reject(row.id, "places_disagree", descriptions)
+    subject, value = bearers[row.question_entity_qid], bearers[row.answer_entity_qid]
+    sides = ((row.question_entity, subject), (row.answer, value))
+    told = "; ".join(f"{name}: {each.description}{_format_years(row.relation, each)}" for name, each in sides)
+    if reason := find_contradiction(row.relation, subject, value, load_lexicon()):
+        return Reject(row.id, reason, told)
+    if row.fact_in_graph is False:
+        known = f"for {row.relation} of {row.question_entity_qid} the Wikidata has {', '.join(row.other_values)}"
+        return flag_row("granola", row.id, OTHER_VALUE, f"{known}, not {row.answer}", f"{row.question} {told}")
     if policy == "smallest":
         return None
-    if label and normalise(label) != normalise(row.question_entity):
-        called = f"{row.question_entity_qid} is called {label!r}, {row.question_entity!r} is an alias of it alone"
-        return Reject(row.id, "namesake_by_alias", f"{called}, and the Wikidata does not hold the fact")
-    if row.relation in PLACE_RELATIONS and row.answer_entity_candidates > 1 and not lie_together(*told, load_lexicon()):
-        several = f"{row.answer_entity_candidates} items bear the name {row.answer!r}, and nothing says which is meant"
-        return Reject(row.id, "which_place_unknown", f"{several}: {descriptions}")
-    return None
+    if subject.name and normalise(subject.name) != normalise(row.question_entity):
+        called = f"{subject.name!r}, {row.question_entity!r} is an alias of it alone"
+        detail = f"{row.question_entity_qid} is called {called}, and the Wikidata does not hold the fact"
+        return Reject(row.id, "namesake_by_alias", detail)
+    rivals = [bearers[qid] for qid in _list_items(row, policy)[2:] if _may_be_place(bearers[qid])]
+    if rivals and not is_only_one(subject, value, rivals, load_lexicon()):
+        several = f"{len(rivals) + 1} places bear the name {row.answer!r}, and nothing says which is meant"
+        return Reject(row.id, "which_place_unknown", f"{several}: {told}")
+    doubt = find_doubt(row.relation, subject, value, load_lexicon())
+    return flag_row("granola", row.id, doubt, told, f"{row.question} {row.answer}") if doubt else None
+
+
+def _may_be_place(one: Bearer) -> bool:
+    kinds = kinds_described(one.description)
+    return not kinds or not kinds.isdisjoint(("place", "site"))
+
+
+def _format_years(relation: str, one: Bearer) -> str:
+    # other relations ask for no dates, and what they say must not depend on the rows of the same batch
+    known = relation in RELATIVES and (one.born is not None or one.died is not None)
+    return f" ({'–'.join('' if year is None else str(year) for year in (one.born, one.died))})" if known else ""
 
 
 def _find_bearers(row: EntityQuestion, found: Mapping[str, Sequence[Candidate]]) -> Bearers:
@@ -265,16 +333,15 @@ def _link(
         return Reject(
             row.id, "one_item_for_both", f"{pair[0]} bears both names: {row.question_entity!r} and {row.answer!r}"
         )
-    if row.relation in ONE_VALUE_RELATIONS and held.tells(pair) is False:
-        known = f"{pair[0]} has another value of {row.relation} than {pair[1]}, and nobody has two"
-        return Reject(row.id, "graph_has_another_value", known)
     return row.extend(
         LinkedQuestion,
         question_entity_qid=pair[0],
         answer_entity_qid=pair[1],
         question_entity_candidates=len(bearers[0]),
         answer_entity_candidates=len(bearers[1]),
+        answer_rivals=[each.qid for each in bearers[1] if each.qid != pair[1]],
         fact_in_graph=held.tells(pair),
+        other_values=[] if held.tells(pair) is not False else list(held.knows[pair[0]]),
     )
 
 

@@ -10,7 +10,6 @@ from tasks.core.receipts import Batch, Receipt
 from tasks.core.replies import Unreadable
 from tasks.core.rows import Outcome, Reject
 from tasks.engine.batches import batch_key, work_on
-from tasks.granola.core.linking import SAID_OF_PEOPLE
 from tasks.granola.core.rows import AnsweredQuestion, ScoredQuestion
 from tasks.granola.params import CONSISTENCY_PROMPT, GranolaInputs
 
@@ -19,9 +18,8 @@ from tasks.granola.params import CONSISTENCY_PROMPT, GranolaInputs
 def score_description_consistency(batch: Batch) -> Receipt:
     """Score both descriptions by the share of samples that find them inconsistent with the question (Appendix B).
 
-    Each is asked once with n samples at temperature 1; rows with a score above the limit are rejected, scores kept. What
-    the Wikidata itself holds between the two items is not rejected: these are the items that are meant. But where the
-    question may make no sense (SAID_OF_PEOPLE), the judge has the say.
+    Each is asked once with n samples at temperature 1; rows with a score above the limit are rejected, scores kept. The
+    limit holds for facts of the Wikidata too: the items are right, but the question may make no sense of them.
     """
     work = work_on(batch)
     prompt = load_prompt(CONSISTENCY_PROMPT)
@@ -43,9 +41,7 @@ def score_description_consistency(batch: Batch) -> Receipt:
             outcomes.append(question.read)
         elif isinstance(answer.read, Reject):
             outcomes.append(answer.read)
-        elif max(question.read, answer.read) > params.max_error_score and not (
-            row.fact_in_graph and row.relation not in SAID_OF_PEOPLE
-        ):
+        elif max(question.read, answer.read) > params.max_error_score:
             above = "question" if question.read > params.max_error_score else "answer"
             detail = f"scores: question entity {question.read:.3f}, answer {answer.read:.3f}; at most {params.max_error_score} is kept"
             outcomes.append(Reject(row.id, f"{above}_description_inconsistent", detail))

@@ -2,7 +2,7 @@
 
 from functools import cache
 
-from tasks.granola.core.grounding import Lexicon
+from tasks.granola.core.grounding import GEORGIA, Lexicon
 from tasks.rules.tables import load_tables
 from tasks.text.matching import normalise, singular_form
 
@@ -15,10 +15,11 @@ def load_lexicon() -> Lexicon:
     nouns = {**tables.occupations, **tables.classes}
     return Lexicon(
         places={
-            normalise(name.replace("-", " ")): place
+            # as words are read: without hyphens and possessives
+            normalise(name.replace("-", " ").replace("'s ", " ")): place
             for name, place in names.items()
             if place in tables.countries or place in tables.within
         },
-        within=tables.within,
+        within={**tables.within, GEORGIA: "United States"},
         wider={singular_form(noun.replace("-", " ")): wider for noun, wider in nouns.items() if wider},
     )

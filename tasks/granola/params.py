@@ -9,6 +9,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from tasks.assets import ROOT, load_relations
+from tasks.core.reviewing.review import Policy, Reviewing
 from tasks.core.rows import MOST
 from tasks.engine.benchmark import Inputs, Locked, find_absolute, is_from_wikidata, share_limit
 from tasks.engine.naming.identities import wikidata_identity
@@ -42,13 +43,18 @@ class GranolaParams(Params):
     """Highest share of the judge's samples that may find fault with a description."""
     min_levels: int = Field(default=2, ge=1, le=MOST)
     """Answers a row must have."""
+    answer_in_question: Literal["keep", "drop"] = "keep"
+    """What becomes of questions that contain their answer (Who is the author of Euclid's Elements?)."""
+    review: Policy = "auto"
+    """What becomes of rows with doubtful items: rows that the Wikidata contradicts wait for a review and other doubtful rows are dropped (auto), all are left out until reviewed (manual), or asked for in a pause of the run in the Prefect UI (ask)."""
 
 
 class GranolaInputs(Inputs):
     """What the steps of GRANOLA-EQ read."""
 
-    resolved: ClassVar = frozenset({"source", "relations", "limit"})
+    resolved: ClassVar = frozenset({"source", "relations", "limit", "review"})
     params: GranolaParams
+    reviewing: Reviewing
     from_wikidata: bool
     """True where questions are made of the facts of the world's Wikidata."""
     limits: dict[str, int | None]
@@ -60,6 +66,8 @@ class GranolaInputs(Inputs):
 
 def lock_inputs(params: GranolaParams, run: RunOptions) -> Locked[GranolaInputs]:
     """Return what the build depends on; UsageError for an unknown relation or a source that cannot be placed."""
+    from tasks.storage.reviews import open_review
+
     relations = check_relations(params.relations)
     world = load_world(run.world, run.graph)
     from_wikidata = is_from_wikidata(params.source, run, world)
@@ -74,6 +82,7 @@ def lock_inputs(params: GranolaParams, run: RunOptions) -> Locked[GranolaInputs]
     return Locked(
         GranolaInputs(
             params=params.model_copy(update={"source": find_absolute(params.source)}),
+            reviewing=open_review("granola", params.review, run),
             from_wikidata=from_wikidata,
             limits=share_limit(params.limit, relations),
             views_from=views_from,

@@ -7,11 +7,13 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tasks.core.counting import compare_figures, divide
+from tasks.core.counting import compare_figures, count_values, divide
+from tasks.core.reviewing.review import ReviewItem
 from tasks.core.rows import arrow_schema
 from tasks.engine.building import Build
 from tasks.engine.datasets import Dataset
 from tasks.granola.core.rows import CandidateRow, GranolaRow
+from tasks.granola.read import contains_answer
 from tasks.options import BuildReport
 
 PAPER = {
@@ -25,16 +27,24 @@ PAPER = {
 """The published data set's shape (paper §3.2 and Appendix B)."""
 
 
-def publish_granola(build: Build, linked: Dataset, cleaned: Dataset) -> BuildReport:
-    """Publish the benchmark and the table of all candidates."""
+def publish_granola(build: Build, linked: Dataset, described: Dataset, cleaned: Dataset) -> BuildReport:
+    """Publish the benchmark, the table of all candidates, and the review queue with its decisions."""
     candidates = linked.extras(arrow_schema(CandidateRow))
+    queue = described.extras(arrow_schema(ReviewItem)).drop_columns(["file", "line"])
     rows = cleaned.table(GranolaRow)
+    held = Counter(rows["fact_in_graph"].to_pylist())
+    asked = zip(rows["question"].to_pylist(), rows["answer"].to_pylist(), strict=True)
     facts = {
         **count_names(candidates),
-        "rows_against_the_graph": rows["fact_in_graph"].to_pylist().count(False),
+        "rows_confirmed_by_the_graph": held[True],
+        "rows_confirmed_by_nothing": held[None],
+        "rows_against_the_graph": held[False],
+        "questions_that_contain_their_answer": sum(contains_answer(*each) for each in asked),
+        "review": count_values(queue["decision"].to_pylist()),
         "shape": describe_shape(rows, build.summaries),
     }
-    return build.publish({"granola_eq": rows, "granola_candidates": candidates}, facts)
+    tables = {"granola_eq": rows, "granola_candidates": candidates, "granola_review": queue}
+    return build.publish(tables, facts)
 
 
 def count_names(candidates: pa.Table) -> dict[str, int]:

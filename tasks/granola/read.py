@@ -1,5 +1,6 @@
 """The first steps of GRANOLA-EQ: questions from EntityQuestions files or from facts (paper §3.2, Appendix B)."""
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -18,6 +19,9 @@ from tasks.granola.disambiguate import name_items
 from tasks.granola.params import GranolaInputs
 from tasks.granola.sources.entity_questions import read_questions
 from tasks.lookups.facts import list_facts
+from tasks.text.matching import normalise
+
+_POSSESSIVE = re.compile(r"['’]s?(?=\s)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,8 +92,12 @@ def draw_questions(batch: Batch) -> Receipt:
 
 @task(cache_key_fn=batch_key, persist_result=True)
 def cut_question_entities(batch: Batch) -> Receipt:
-    """Cut the question entity out of the question by the relation's template (§3.1)."""
+    """Cut the question entity out of the question by the relation's template (§3.1).
+
+    A question that contains its answer is dropped where the parameters say so.
+    """
     work = work_on(batch)
+    drops = work.inputs(GranolaInputs).params.answer_in_question == "drop"
     outcomes: list[Outcome] = []
     for row in work.rows(SourceQuestion):
         entity = cut_entity(row.question, load_relations()[row.relation])
@@ -97,6 +105,8 @@ def cut_question_entities(batch: Batch) -> Receipt:
             outcomes.append(
                 Reject(row.id, "no_template_match", f"{row.question!r} does not fit the template of {row.relation}")
             )
+        elif drops and contains_answer(row.question, row.answer):
+            outcomes.append(Reject(row.id, "answer_in_question", f"{row.question!r} contains {row.answer!r}"))
         else:
             outcomes.append(row.extend(EntityQuestion, question_entity=entity))
     return work.finish(outcomes, EntityQuestion)
@@ -105,6 +115,11 @@ def cut_question_entities(batch: Batch) -> Receipt:
 def question_id(relation: str, question: str, answers: Sequence[str]) -> str:
     """Return a row's id: its relation and a digest of its content, so that ids stay when rows are added."""
     return f"{relation}-{digest_json([question, sorted(answers)])[:12]}"
+
+
+def contains_answer(question: str, answer: str) -> bool:
+    """Return whether a question contains its answer, word by word, also as a possessive: Euclid's Elements by Euclid."""
+    return f" {normalise(answer)} " in f" {normalise(_POSSESSIVE.sub('', question))} "
 
 
 def unite_questions(relation: str, read: Sequence[Read]) -> Iterator[Outcome]:

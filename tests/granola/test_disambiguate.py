@@ -14,6 +14,7 @@ from support.webs.loopback import Loopback, Seen
 from support.webs.two_wikidatas import AGENT, TwoWikidatas
 
 from tasks.clients.pageviews import Pageviews
+from tasks.core.reviewing.review import Reviewing, ReviewItem
 from tasks.granola.core.rows import DescribedQuestion, EntityQuestion, LinkedQuestion
 from tasks.granola.disambiguate import describe_entities, find_qids, measure_popularity
 
@@ -40,6 +41,10 @@ WORLD = [
     write_item("Q71", "Boston", of=[]),
     write_item("Q72", "Lincolnshire", of=[]),
     write_item("Q73", "Salem", of=[]),
+    write_item("Q74", "Hal", of=["Q36180"]),
+    write_item("Q75", "Ida", of=["Q36180"]),
+    'wd:Q74 wdt:P569 "1900-01-01T00:00:00Z"^^xsd:dateTime',
+    'wd:Q75 wdt:P570 "1800-01-01T00:00:00Z"^^xsd:dateTime',
     'wd:Q71 schema:description "capital of Massachusetts, United States"@en',
     'wd:Q72 schema:description "county in England"@en',
     'wd:Q73 schema:description "city in Massachusetts"@en',
@@ -84,9 +89,11 @@ def pairs(left: Left) -> dict[str, tuple[str, str]]:
 
 def test_names_become_items_and_all_that_bear_them_are_kept(link: Callable[..., Left]) -> None:
     left = link("Ada > Rome", "Ada > London")
-    assert pairs(left) == {"Ada > London": ("Q10", "Q84")}
+    assert pairs(left) == {"Ada > Rome": ("Q10", "Q60"), "Ada > London": ("Q10", "Q84")}
     counted = [(row["question_entity_candidates"], row["answer_entity_candidates"]) for row in left.rows.values()]
-    assert counted == [(1, 2)]
+    assert counted == [(1, 1), (1, 2)]
+    assert [row["answer_rivals"] for row in left.rows.values()] == [[], ["Q92561"]]
+    assert [row["other_values"] for row in left.rows.values()] == [["London"], []]
     told = {line["id"]: (line["via"], line["chosen"], line["linked"]) for line in left.extras}
     assert told == {
         "Ada > Rome-question-Q10": ("label", True, False),
@@ -101,7 +108,6 @@ def test_names_become_items_and_all_that_bear_them_are_kept(link: Callable[..., 
     ("name", "reason", "detail"),
     [
         ("Sy > Sy", "one_item_for_both", "Q31 bears both names: 'Sy' and 'Sy'"),
-        ("Ada > Rome", "graph_has_another_value", "Q10 has another value of P19 than Q60, and nobody has two"),
         ("Nobody > London", "question_entity_not_found", "no item has the label or alias 'Nobody'"),
         ("Ada > Nowhere", "answer_entity_not_found", "no item has the label or alias 'Nowhere'"),
         (
@@ -195,8 +201,14 @@ def test_a_wikidata_that_fails_costs_the_rows_that_asked_it_for_now(
 def describe(wikidatas: TwoWikidatas, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Left]:
     """Describe the items of one row, with both engines."""
 
-    def run(question_qid: str, answer_qid: str, policy: str = "smallest", **changed: Any) -> Left:
-        inputs = granola_inputs(policy=policy)
+    def run(
+        question_qid: str,
+        answer_qid: str,
+        policy: str = "smallest",
+        reviewing: Reviewing = Reviewing(policy="auto"),  # noqa: B008 - frozen
+        **changed: Any,
+    ) -> Left:
+        inputs = granola_inputs(policy=policy, reviewing=reviewing)
         changed |= {"question_entity_qid": question_qid, "answer_entity_qid": answer_qid}
         row = make_row(LinkedQuestion, "r", **changed)
         return wikidatas.run(
@@ -263,14 +275,75 @@ def test_an_item_that_is_called_otherwise_is_a_namesake_where_the_graph_does_not
 
 
 def test_one_of_several_places_of_a_name_is_taken_where_something_says_which(describe: Callable[..., Left]) -> None:
-    named: dict[str, Any] = {"question_entity": "Ada", "answer": "Boston", "relation": "P19"}
-    named |= {"policy": "linked", "answer_entity_candidates": 2}
-    reason, detail = describe("Q10", "Q71", **named).rejects["r"]
+    named: dict[str, Any] = {"question_entity": "Ada", "answer": "Boston", "relation": "P19", "policy": "linked"}
+    reason, detail = describe("Q10", "Q71", **named, answer_rivals=["Q73"]).rejects["r"]
     assert reason == "which_place_unknown"
-    assert detail.startswith("2 items bear the name 'Boston', and nothing says which is meant: Ada: English")
-    assert describe("Q10", "Q72", **{**named, "answer": "Lincolnshire"}).rejects == {}
-    for sure in ({"fact_in_graph": True}, {"policy": "smallest"}, {"relation": "P69"}, {"answer_entity_candidates": 1}):
-        assert describe("Q10", "Q71", **{**named, **sure}).rejects == {}
+    assert detail.startswith("2 places bear the name 'Boston', and nothing says which is meant: Ada: English")
+    assert describe("Q10", "Q72", **named, answer_rivals=["Q73"]).rejects == {}, (
+        "she is of the country of the one alone"
+    )
+    assert describe("Q10", "Q72", **named, answer_rivals=["Q84"]).rejects["r"][0] == "which_place_unknown"
+    assert describe("Q10", "Q71", **{**named, "fact_in_graph": True}, answer_rivals=["Q73"]).rejects == {}
+    assert describe("Q10", "Q71", **{**named, "policy": "smallest"}, answer_rivals=["Q73"]).rejects == {}
+    assert describe("Q73", "Q71", **{**named, "question_entity": "Salem"}, answer_rivals=["Q70"]).rejects == {}, (
+        "no place"
+    )
+
+
+def test_countries_that_the_graph_states_come_before_descriptions(describe: Callable[..., Left]) -> None:
+    named = {"question_entity": "Rome", "answer": "Boston", "relation": "P276"}
+    assert describe("Q60", "Q71", **named).rejects["r"] == (
+        "places_disagree",
+        "Rome: city, Italy; Boston: capital of Massachusetts, United States",
+    )
+
+
+def test_relatives_have_met(describe: Callable[..., Left]) -> None:
+    named = {"question_entity": "Hal", "answer": "Ida", "relation": "P26"}
+    told = "Hal: writer (1900–); Ida: writer (–1800)"
+    assert describe("Q74", "Q75", **named).rejects == {"r": ("lifetimes_disagree", told)}
+    assert describe("Q74", "Q75", **named, fact_in_graph=True).rejects == {}
+
+
+@pytest.mark.parametrize("policy", ["smallest", "linked"])
+def test_what_the_graph_contradicts_waits_for_a_review(describe: Callable[..., Left], policy: str) -> None:
+    named: dict[str, Any] = {"question_entity": "Ada", "answer": "Boston", "relation": "P19", "policy": policy}
+    named |= {"fact_in_graph": False, "other_values": ["London"], "answer_rivals": ["Q73"]}
+    left = describe("Q10", "Q71", **named)
+    assert left.rejects == {"r": ("not_reviewed", "waits for a decision about graph_has_another_value")}
+    (item,) = left.extras
+    assert item["detail"] == "for P19 of Q10 the Wikidata has London, not Boston"
+    decided = ReviewItem.model_validate(item | {"decision": "keep", "reviewer": "Eve"})
+    kept = describe("Q10", "Q71", **named, reviewing=Reviewing(policy="auto", decisions=(decided,)))
+    assert kept.rows["r"]["reviewed_by"] == ["Eve"]
+
+
+def test_a_doubtful_row_is_dropped_unless_a_reviewer_keeps_it(describe: Callable[..., Left]) -> None:
+    named: dict[str, Any] = {"question_entity": "Gil", "answer": "Boston", "relation": "P19", "policy": "linked"}
+    told = "another_country: Gil: actor and writer, Italy; Boston: capital of Massachusetts, United States"
+    assert describe("Q70", "Q71", **named).rejects == {"r": ("dropped_in_review", f"{told}; dropped by policy auto")}
+    assert describe("Q70", "Q71", **{**named, "policy": "smallest"}).rejects == {}
+    left = describe("Q70", "Q71", **named, reviewing=Reviewing(policy="manual"))
+    assert left.rejects["r"][0] == "not_reviewed"
+    decided = ReviewItem.model_validate(left.extras[0] | {"decision": "keep", "reviewer": "Eve"})
+    kept = describe("Q70", "Q71", **named, reviewing=Reviewing(policy="manual", decisions=(decided,)))
+    assert kept.rows["r"]["reviewed_by"] == ["Eve"]
+
+
+def test_what_is_said_of_a_row_does_not_depend_on_the_rows_of_its_batch(
+    wikidatas: TwoWikidatas, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    of_hal = {"question_entity": "Hal", "question_entity_qid": "Q74"}
+    born = {**of_hal, "answer": "Boston", "answer_entity_qid": "Q71", "fact_in_graph": False, "other_values": ["Rome"]}
+    rows = [
+        make_row(LinkedQuestion, "born", **born),
+        make_row(LinkedQuestion, "married", **of_hal, answer="Ida", answer_entity_qid="Q75", relation="P26"),
+    ]
+    services = SimpleNamespace(wikidata=wikidatas.sparql())
+    both = run_step(describe_entities, rows, services, tmp_path / "both", monkeypatch, granola_inputs())
+    one = run_step(describe_entities, rows[:1], services, tmp_path / "one", monkeypatch, granola_inputs())
+    assert both.rejects["married"][0] == "lifetimes_disagree"
+    assert both.extras == one.extras
 
 
 def test_items_that_cannot_be_described_for_now_may_be_tried_again(

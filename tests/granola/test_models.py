@@ -136,11 +136,9 @@ def test_a_description_that_does_not_fit_or_cannot_be_judged_costs_the_row(
     assert detail in told
 
 
-def test_what_the_graph_holds_is_not_dropped_for_its_score(judge: Callable[..., Left]) -> None:
-    row = judge(["No"] * 4, YES, fact_in_graph=True).rows["r"]
-    assert row["question_description_score"] == 1.0
-    left = judge(["No"] * 4, YES, fact_in_graph=True, relation="P740")
-    assert left.rejects["r"][0] == "question_description_inconsistent", "nobody is founded"
+def test_the_limit_holds_for_facts_of_the_graph_too(judge: Callable[..., Left]) -> None:
+    left = judge(["No"] * 4, YES, fact_in_graph=True)
+    assert left.rejects["r"][0] == "question_description_inconsistent"
 
 
 WORLD = [

@@ -15,7 +15,13 @@ from support.webs.two_wikidatas import TwoWikidatas
 
 from tasks.errors import ServiceUnreachable, SourceError
 from tasks.granola.core.rows import SourceQuestion
-from tasks.granola.read import cut_question_entities, draw_questions, question_id, read_entity_questions
+from tasks.granola.read import (
+    contains_answer,
+    cut_question_entities,
+    draw_questions,
+    question_id,
+    read_entity_questions,
+)
 
 BORN = "Where was {} born?".format
 
@@ -190,7 +196,35 @@ def test_the_entity_is_cut_out_of_the_question(tmp_path: Path, monkeypatch: pyte
         make_row(SourceQuestion, "fits"),
         make_row(SourceQuestion, "other", question="Who was Ada Lovelace's mother?"),
     ]
-    left = run_step(cut_question_entities, rows, None, tmp_path, monkeypatch)
+    left = run_step(cut_question_entities, rows, None, tmp_path, monkeypatch, granola_inputs())
     assert left.rows == {"fits": {**rows[0].model_dump(), "question_entity": "Ada Lovelace"}}
     detail = '"Who was Ada Lovelace\'s mother?" does not fit the template of P19'
     assert left.rejects == {"other": ("no_template_match", detail)}
+
+
+def test_questions_that_contain_their_answer_are_left_out_on_demand(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = {"relation": "P50", "question": "Who is the author of Euclid's Elements?", "answer": "Euclid"}
+    rows = [make_row(SourceQuestion, "elements", **asked)]
+    left = run_step(cut_question_entities, rows, None, tmp_path / "keep", monkeypatch, granola_inputs())
+    assert set(left.rows) == {"elements"}
+    inputs = granola_inputs(answer_in_question="drop")
+    left = run_step(cut_question_entities, rows, None, tmp_path / "drop", monkeypatch, inputs)
+    detail = "\"Who is the author of Euclid's Elements?\" contains 'Euclid'"
+    assert left.rejects == {"elements": ("answer_in_question", detail)}
+
+
+@pytest.mark.parametrize(
+    ("question", "answer", "expected"),
+    [
+        ("Who is the author of Euclid’s Elements?", "Euclid", True),
+        ("Where is the headquarter of University of Manchester?", "Manchester", True),
+        ("Who is the author of Dickens' Christmas?", "Dickens", True),
+        ("Where is the headquarter of Manchesters United?", "Manchester", False),
+        ("Where is the headquarter of New York University?", "New York City", False),
+        ("Where was Ada born?", "Adana", False),
+    ],
+)
+def test_a_question_contains_its_answer_by_whole_words(question: str, answer: str, expected: bool) -> None:
+    assert contains_answer(question, answer) is expected

@@ -9,7 +9,7 @@ says the same as an answer before in other words, or more.
 """
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
@@ -24,6 +24,9 @@ TOLD = (*OUTWARDS, "P27", "P31", "P106", "P159", "P276", "P495", "P740")
 """Claims of an answer that a wider answer may tell, and go outwards from."""
 TOLD_ALONE = ("P39", "P101", "P127", "P136", "P361", "P413", "P452", "P641", "P749")
 """Claims of an answer that a wider answer may tell; what lies around an owner does not lie around what it owns."""
+
+GEORGIA = "Georgia, United States"
+"""The state, as a region; its name alone may be the country."""
 
 _WORD = re.compile(r"[^\s,;:()\[\]\"“”/–—-]+")
 _POSSESSIVE = re.compile(r"['’]s?$")
@@ -103,9 +106,23 @@ class Lexicon:
             todo += [self.wider[run] for run in runs if run in self.wider]
         return frozenset(terms)
 
-    def follow_places(self, text: str) -> frozenset[str]:
-        """Return the countries and regions that a text names, and those around them."""
-        return frozenset(term[1:] for term in self._followed(text) if term[0] == "=")
+    def follow_places(self, text: str, context: Collection[str] = ()) -> frozenset[str]:
+        """Return the countries and regions that a text names, and those around them.
+
+        Georgia is the state of the United States where the text or its context (places) names the United States.
+        """
+        terms = self._followed(text)
+        places = frozenset(term[1:] for term in terms if term[0] == "=")
+        is_state = "georgia" in terms and "United States" in {*places, *context}
+        return places | {GEORGIA, "United States"} if is_state else places
+
+    def outermost(self, places: Collection[str]) -> frozenset[str]:
+        """Return the countries among places."""
+        return frozenset(place for place in places if place not in self.within)
+
+    def innermost(self, places: Collection[str]) -> frozenset[str]:
+        """Return the places around none of the others."""
+        return frozenset(places) - {self.within.get(place, "") for place in places}
 
 
 @dataclass(frozen=True)
@@ -141,10 +158,10 @@ def gather_evidence(
     """
     labels = [_BORN.sub("", description)]
     depths: dict[frozenset[str], int] = {}
-    here = _outermost(lexicon.follow_places(description), lexicon)
+    here = lexicon.outermost(lexicon.follow_places(description))
     todo, seen = [(0, edge) for edge in claims.get(qid, ())], {qid}
     for steps, edge in todo:
-        there = _outermost(lexicon.follow_places(edge.label or ""), lexicon)
+        there = lexicon.outermost(lexicon.follow_places(edge.label or ""))
         if edge.pid in OUTWARDS and here and there and not here & there:
             # a state that it once belonged to
             continue
@@ -157,36 +174,6 @@ def gather_evidence(
             todo += [(steps + 1, each) for each in claims.get(edge.qid, ()) if each.pid in OUTWARDS]
     # the words of a name say nothing of where its bearer is: Berlin in Ohio
     return Evidence(lexicon.follow(labels) | set(lexicon.read_terms(answer)), depths)
-
-
-def lie_apart(one: tuple[str, str], other: tuple[str, str], lexicon: Lexicon) -> bool:
-    """Return True when two things, as (name, description), surely lie apart.
-
-    Both then name countries or regions, and none of the one lies in, around or at one of the other.
-    """
-    first, second = (_find_places(name, description, lexicon) for name, description in (one, other))
-    return bool(first and second) and not (_innermost(first, lexicon) & second or _innermost(second, lexicon) & first)
-
-
-def lie_together(one: tuple[str, str], other: tuple[str, str], lexicon: Lexicon) -> bool:
-    """Return True when two things, as (name, description), name a country or region that is the same or around both."""
-    first, second = (_find_places(name, description, lexicon) for name, description in (one, other))
-    return bool(first & second)
-
-
-def _find_places(name: str, description: str, lexicon: Lexicon) -> frozenset[str]:
-    """Return the countries and regions of a description, and of a name that agrees: not of Victoria in Canada."""
-    own, told = lexicon.follow_places(name), lexicon.follow_places(description)
-    agree = not told or _outermost(own, lexicon) & _outermost(told, lexicon)
-    return told | own if agree else told
-
-
-def _outermost(places: frozenset[str], lexicon: Lexicon) -> frozenset[str]:
-    return frozenset(place for place in places if place not in lexicon.within)
-
-
-def _innermost(places: frozenset[str], lexicon: Lexicon) -> frozenset[str]:
-    return places - {lexicon.within.get(place, "") for place in places}
 
 
 def ground_levels(

@@ -10,12 +10,6 @@ from tasks.core.calls.knowledge import Candidate, Neighbour, choose_candidate
 from tasks.text.ids import id_number
 
 PLACE_RELATIONS = frozenset({"P19", "P20", "P131", "P159", "P276", "P740"})
-SAME_PLACE_RELATIONS = frozenset({"P131", "P159"})
-"""What they are asked of lies where their answer lies."""
-ONE_VALUE_RELATIONS = frozenset({"P19", "P20"})
-"""Of which nobody has two values."""
-SAID_OF_PEOPLE = frozenset({"P740"})
-"""What a graph also says of musicians, whose template fits none: nobody is founded."""
 PLACES_AROUND = ("P17", "P131")
 """Country, and located in the administrative territorial entity."""
 
@@ -30,8 +24,8 @@ class Held:
 
     pairs: frozenset[Pair]
     """Pairs that hold it."""
-    knows: frozenset[str]
-    """Bearers of the question entity's name for which the graph has any value."""
+    knows: Mapping[str, tuple[str, ...]]
+    """Bearer of the question entity's name for which the graph has any value → the names of its values."""
 
     def tells(self, pair: Pair) -> bool | None:
         """Return whether a pair holds the relation; None where the graph does not know what its question entity's value is."""
@@ -59,7 +53,10 @@ def find_held(relation: str, bearers: tuple[Sequence[Candidate], ...], claims: C
             for answer in answers
             if values[qid] & beyond[answer] or any(answer in beyond[value] for value in values[qid])
         }
-    return Held(frozenset(pairs), frozenset(qid for qid in questions if values[qid]))
+    knows: dict[str, tuple[str, ...]] = {
+        qid: tuple(edge.label or edge.qid for edge in claims[qid]) for qid in questions if values[qid]
+    }
+    return Held(frozenset(pairs), knows)
 
 
 def find_beyond(around: Claims, qid: str) -> set[str]:

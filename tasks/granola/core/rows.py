@@ -39,11 +39,15 @@ class LinkedQuestion(EntityQuestion):
     """Number of items that bear the name of the question entity."""
     answer_entity_candidates: int
     """Number of items that bear the name of the answer."""
+    answer_rivals: list[str]
+    """QIDs of the items that bear the name of the answer, without the chosen one."""
     fact_in_graph: bool | None
+    other_values: list[str]
+    """Names of the values that the graph has instead, where fact_in_graph is false."""
 
 
 class DescribedQuestion(LinkedQuestion):
-    """With the English descriptions of both entities."""
+    """With the English descriptions of both entities, and the decisions of its review."""
 
     question_entity_description: str
     answer_entity_description: str
@@ -54,6 +58,7 @@ class DescribedQuestion(LinkedQuestion):
     question_entity_modified: str | None
     """When the item was last changed, or the date of the dump; null when the source does not say."""
     answer_entity_modified: str | None
+    reviewed_by: list[str]
 
 
 class PopularQuestion(DescribedQuestion):

@@ -12,7 +12,7 @@ from tasks.core.authoring.granularity import clean_levels, read_levels, read_tri
 from tasks.core.calls.knowledge import Neighbour, Pid, Qid
 from tasks.core.relations import make_question
 from tasks.core.replies import Unreadable
-from tasks.granola.core.grounding import gather_evidence, ground_levels, lie_apart
+from tasks.granola.core.grounding import gather_evidence, ground_levels
 from tasks.granola.lexicon import load_lexicon
 from tasks.granola.params import LEVELS_PROMPT, TRIVIAL_LIST
 
@@ -151,25 +151,3 @@ def test_nothing_that_an_author_makes_up_is_published(kind: str, row: Row, level
     read = read_levels(WRONG_CONTENTS[kind](reply, asked, Random(1)).content or "", row[2])
     kept = [] if isinstance(read, Unreadable) else clean(row, read[1:])[0]
     assert kept == levels[: len(kept)]
-
-
-@pytest.mark.parametrize(
-    ("one", "other", "expected"),
-    [
-        ("Boston: capital of Massachusetts", "Lincolnshire: county in England", True),
-        ("Carlisle: city in Cumbria, England", "Ohio: state of the United States", True),
-        ("Moscow: capital of Russia", "Jefferson County: county in Alabama, United States", True),
-        ("Carlisle: city in England", "United Kingdom: state in Europe", False),
-        ("Rockhampton: city in Queensland", "Australia: country", False),
-        ("Channel 4: British broadcaster", "London: capital of England", False),
-        ("Party of the Soviet Union: party", "Moscow: capital of Russia", False),
-        ("Los Angeles: county seat of Los Angeles County", "College: a university in Los Angeles", False),
-        ("Victoria: capital of British Columbia, Canada", "Australia: country in Oceania", True),
-        ("Putnam County: county in New York", "Indiana: state of the United States", True),
-        ("Ulm: a town", "Ohio: a state", False),
-    ],
-)
-def test_places_lie_apart_when_neither_holds_the_other(one: str, other: str, expected: bool) -> None:
-    first, second = (tuple(each.split(": ")) for each in (one, other))
-    assert lie_apart(first, second, LEXICON) is expected
-    assert lie_apart(second, first, LEXICON) is expected

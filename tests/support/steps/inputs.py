@@ -14,7 +14,8 @@ I = TypeVar("I", bound=Inputs)  # noqa: E741 - inputs
 
 
 def granola_inputs(**given: Any) -> GranolaInputs:
-    return _make(GranolaInputs, given, from_wikidata=False, limits={}, views_from="20250101", views_to="20251231")
+    found = {"views_from": "20250101", "views_to": "20251231", "reviewing": Reviewing(policy="auto")}
+    return _make(GranolaInputs, given, from_wikidata=False, limits={}, **found)
 
 
 def multihal_inputs(**given: Any) -> MultiHalInputs:

@@ -1,0 +1,169 @@
+"""What speaks against two items of which the graph does not hold the fact."""
+
+import pytest
+
+from tasks.core.calls.knowledge import Fact, Neighbour, Pid, Qid
+from tasks.granola.core.namesakes import (
+    Bearer,
+    find_contradiction,
+    find_doubt,
+    is_only_one,
+    lie_apart,
+    read_lifetime,
+)
+from tasks.granola.lexicon import load_lexicon
+
+LEXICON = load_lexicon()
+
+
+def bear(told: str, *claims: str) -> Bearer:
+    """Return the bearer `name: description` or `name: description (born-died)`, with claims such as `P17 Italy`."""
+    name, _, description = told.partition(": ")
+    edges = [Neighbour(Pid(pid), Qid("Q1"), label) for pid, label in (each.split(" ", 1) for each in claims)]
+    return Bearer(name, description, edges, *read_lifetime((), description))
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "expected"),
+    [
+        ("Boston: capital of Massachusetts", "Lincolnshire: county in England", True),
+        ("Carlisle: city in Cumbria, England", "Ohio: state of the United States", True),
+        ("Moscow: capital of Russia", "Jefferson County: county in Alabama, United States", True),
+        (
+            "Savannah: county seat of Chatham County, Georgia, United States",
+            "Denton County: county in Texas, USA",
+            True,
+        ),
+        ("Savannah: city in the US state of Georgia", "Georgia: state of the United States", False),
+        ("Atlanta: capital of Georgia, United States", "Tbilisi: capital of Georgia", False),
+        ("Carlisle: city in England", "United Kingdom: state in Europe", False),
+        ("Rockhampton: city in Queensland", "Australia: country", False),
+        ("Channel 4: British broadcaster", "London: capital of England", False),
+        ("Party of the Soviet Union: party", "Moscow: capital of Russia", False),
+        ("Los Angeles: county seat of Los Angeles County", "College: a university in Los Angeles", False),
+        ("Hollywood Records: music label in the USA", "Burbank: city in California", False),
+        ("Victoria: capital of British Columbia, Canada", "Australia: country in Oceania", True),
+        ("Putnam County: county in New York", "Indiana: state of the United States", True),
+        (
+            "Port of Spain: capital of Trinidad and Tobago",
+            "Trinidad and Tobago: island country in the Caribbean",
+            False,
+        ),
+        ("Beijing: capital of China", "People's Republic of China: state in East Asia", False),
+        ("Ulm: a town", "Ohio: a state", False),
+    ],
+)
+def test_places_lie_apart_when_neither_holds_the_other(one: str, other: str, expected: bool) -> None:
+    first, second = bear(one), bear(other)
+    assert lie_apart(first, second, LEXICON) is expected
+    assert lie_apart(second, first, LEXICON) is expected
+
+
+@pytest.mark.parametrize("relation", ["P17", "P36", "P131", "P159", "P276", "P740"])
+def test_every_relation_between_places_compares_the_countries_that_the_graph_states(relation: str) -> None:
+    new_orleans, rotterdam = bear("New Orleans: port", "P17 United States of America"), bear("Rotterdam: port")
+    assert find_contradiction(relation, new_orleans, rotterdam, LEXICON) == ""
+    stated = bear("Rotterdam: port", "P17 Kingdom of the Netherlands")
+    assert find_contradiction(relation, new_orleans, stated, LEXICON) == "places_disagree"
+    assert find_contradiction("P19", new_orleans, stated, LEXICON) == ""
+
+
+@pytest.mark.parametrize(
+    ("claims", "others", "expected"),
+    [
+        (["P17 Soviet Union", "P17 Ukraine"], ["P17 Ukraine"], ""),
+        (["P17 Soviet Union"], ["P17 Ukraine"], ""),
+        (["P17 German Democratic Republic"], ["P17 Germany"], ""),
+        (["P17 Georgia"], ["P17 United States of America"], "places_disagree"),
+        (["P17 Georgia"], ["P17 Georgia"], ""),
+        (["P106 Italian politician"], ["P17 Germany"], ""),
+    ],
+)
+def test_states_of_the_past_lie_where_others_lie_now(claims: list[str], others: list[str], expected: str) -> None:
+    assert find_contradiction("P276", bear("A: wall", *claims), bear("B: city", *others), LEXICON) == expected
+
+
+@pytest.mark.parametrize(
+    ("subject", "expected"),
+    [
+        ("New Orleans: port city in Louisiana", "places_disagree"),
+        ("Savannah: county seat of Chatham County, Georgia, United States", "places_disagree"),
+        ("Las Meninas: painting by a Spanish painter of the royal household of Spain", ""),
+        ("Iraq War: war led by the United States", ""),
+    ],
+)
+def test_what_is_located_somewhere_is_where_its_description_says_in(subject: str, expected: str) -> None:
+    assert find_contradiction("P276", bear(subject), bear("Rotterdam: city in the Netherlands"), LEXICON) == expected
+
+
+@pytest.mark.parametrize(
+    ("relation", "one", "other", "expected"),
+    [
+        ("P26", "Anne Hathaway: actress (born 1982)", "William Shakespeare: playwright (1564–1616)", True),
+        ("P26", "William Shakespeare: playwright (1564–1616)", "Anne Hathaway: actress born 1982", True),
+        ("P40", "Ada: poet (1815–1852)", "Bo: poet (born 1853)", False),
+        ("P40", "Ada: poet (1815–1852)", "Bo: poet (1854–1900)", True),
+        ("P26", "Ada: poet (1815–1852)", "Bo: poet", False),
+        ("P69", "Ada: poet (1815–1852)", "Bo: poet (1954-1990)", False),
+    ],
+)
+def test_relatives_live_at_the_same_time(relation: str, one: str, other: str, expected: bool) -> None:
+    assert bool(find_contradiction(relation, bear(one), bear(other), LEXICON)) is expected
+
+
+@pytest.mark.parametrize(
+    ("relation", "one", "other", "expected"),
+    [
+        ("P19", "John Davis: American film producer", "Devon: county of England", "another_country"),
+        ("P69", "Robert Smith: English singer", "Reed College: college in Oregon", "another_country"),
+        ("P19", "John Davis: film producer", "Devon: county of England", ""),
+        ("P19", "Ada: British film producer", "Devon: county of England", ""),
+        ("P127", "DVD: American disc", "Sony: Japanese corporation", ""),
+        (
+            "P26",
+            "Anne Hathaway: American actress",
+            "William Shakespeare: English playwright and poet",
+            "nothing_in_common",
+        ),
+        ("P26", "Gwen Stefani: American singer-songwriter", "Gavin Rossdale: British actor and singer", ""),
+        ("P26", "Ada: American actress", "Bo: English actor", ""),
+        ("P26", "Ada: American actress", "Bo: American poet", ""),
+        ("P26", "Ada: human, United States of America", "Bo: English poet", ""),
+    ],
+)
+def test_a_doubt_is_what_would_be_odd(relation: str, one: str, other: str, expected: str) -> None:
+    assert find_doubt(relation, bear(one), bear(other), LEXICON) == expected
+
+
+def test_claims_count_where_a_description_says_nothing() -> None:
+    devon = bear("Devon: county", "P17 United Kingdom")
+    assert find_doubt("P19", bear("Ada: producer", "P27 United States of America"), devon, LEXICON) == "another_country"
+    actress, poet = bear("Ada: American", "P106 actor"), bear("Bo: English poet", "P106 stage actor")
+    assert find_doubt("P26", actress, poet, LEXICON) == ""
+
+
+@pytest.mark.parametrize(
+    ("subject", "value", "rival", "expected"),
+    [
+        ("Band: British band", "Birmingham: city in England", "Birmingham: city in Alabama, United States", True),
+        ("FC Utrecht: Dutch club", "Utrecht: province of the Netherlands", "Utrecht: city in the Netherlands", False),
+        ("Ada: company in Oregon", "Portland: city in Oregon", "Portland: city in Maine", True),
+        ("Ada: American company", "Portland: city in Oregon", "Portland: city in Maine", False),
+        ("Ada: company", "Portland: city in Oregon", "Portland: city in Maine", False),
+        ("Ada: city in Queensland", "Queensland: state of Australia", "Queensland: ", True),
+    ],
+)
+def test_to_share_a_country_is_not_enough_where_another_of_the_name_does_too(
+    subject: str, value: str, rival: str, expected: bool
+) -> None:
+    assert is_only_one(bear(subject), bear(value), [bear(rival)], LEXICON) is expected
+
+
+def test_lifetimes_are_those_of_the_graph_before_those_of_a_description() -> None:
+    def say(pid: str, value: str, precision: int | None) -> Fact:
+        return Fact(Pid(pid), None, None, value, precision, None, None)
+
+    facts = [say("P569", "-0043-03-15T00:00:00Z", 11), say("P570", "0014-08-19T00:00:00Z", None)]
+    assert read_lifetime(facts, "emperor (1564–1616)") == (-43, 14)
+    assert read_lifetime([say("P569", "1500-01-01T00:00:00Z", 7)], "a poet (1564–1616)") == (1564, 1616)
+    assert read_lifetime([say("P571", "1500-01-01T00:00:00Z", 11)], "a poet") == (None, None)
