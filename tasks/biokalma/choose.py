@@ -141,9 +141,9 @@ def _choose_among(row: EvolvingPair, *, is_last: bool) -> list[list[Piece]]:
     Both people have to be in the set in the end, and the scores alone do not see to it. A piece that says a used one
     the other way round counts only where the person who lacks one has no other.
     """
-    pool, people = [*row.person_pool, *row.other_pool], [row.person_qid, row.other_qid]
-    lacking = lacks(people, list_whole(row.minimum_knowledge, pool, people)) if is_last else []
-    choices = [each for each in list_missing(row.minimum_knowledge, pool) if not lacking or each[0].qid in lacking]
+    pool, known = [*row.person_pool, *row.other_pool], row.minimum_knowledge
+    lacking = lacks(row.names, list_whole(known, pool, row.names)) if is_last else []
+    choices = [each for each in list_missing(known, pool, row.names) if not lacking or each[0].qid in lacking]
     inverses = load_pair_relations().inverses
-    new = [each for each in choices if list_new(each, row.minimum_knowledge, inverses) == each]
+    new = [each for each in choices if list_new(each, known, inverses) == each]
     return new or (choices if lacking else [])

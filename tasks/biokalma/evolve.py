@@ -105,9 +105,8 @@ def evolve_paragraph(batch: Batch) -> Receipt:
 
 def _judge(row: EvolvingPair) -> Outcome:
     """Return a pair with the whole relations of its set; a pair that has one of each person, which the last round sees to."""
-    people = [row.person_qid, row.other_qid]
-    whole = list_whole(row.minimum_knowledge, [*row.person_pool, *row.other_pool], people)
-    if lacking := lacks(people, whole):
+    whole = list_whole(row.minimum_knowledge, [*row.person_pool, *row.other_pool], row.names)
+    if lacking := lacks(row.names, whole):
         return Reject(row.id, "person_missing", f"no piece of knowledge is about {lacking[0]}")
     return row.replace(minimum_knowledge=whole)
 
@@ -202,7 +201,7 @@ def _read_general(row: EvolvingPair, texts: Sequence[str]) -> str | Unreadable:
     if isinstance(question, Unreadable):
         return question
     pool, held = [*row.person_pool, *row.other_pool], row.minimum_knowledge
-    whole = {piece.property for piece in list_whole(held, pool, ())}
+    whole = {piece.property for piece in list_whole(held, pool, {})}
     partial = dict.fromkeys(piece.property for piece in held if piece.property not in whole)
     return check_question(question, [row.person, row.other], held, load_properties_asked(), partial)
 

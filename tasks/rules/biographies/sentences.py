@@ -25,8 +25,8 @@ KIN = {
     "male": {"parent": "father", "child": "son", "sibling": "brother"},
     "female": {"parent": "mother", "child": "daughter", "sibling": "sister"},
 }
-_IS_ONE = re.compile(r"\$\w*(?<!subject) (?:is|was)\b")
-"""A value of which the verb is in the singular."""
+_IS_ONE = re.compile(r"\$\w*(?<!subject) (?:is|was)\b|^One of\b")
+"""A wording for one value."""
 _EARLY = 1000
 """Years before it are told with their era: in 14 is more than a year."""
 
