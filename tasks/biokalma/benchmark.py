@@ -81,6 +81,7 @@ BIOKALMA = Benchmark(
         prompts=("biokalma/annotate", "biokalma/extend", "biokalma/general_question", "biokalma/specific_question"),
         lists=(
             "biography_properties.csv",
+            "organisation_properties.txt",
             "pair_relations.csv",
             "pool_left_out.txt",
             "person_properties.txt",

@@ -4,7 +4,15 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from tasks.biokalma.core.evolution import find_best, lacks, list_candidates, list_new, weigh_specificity
+from tasks.biokalma.core.evolution import (
+    find_best,
+    lacks,
+    list_candidates,
+    list_missing,
+    list_new,
+    list_whole,
+    weigh_specificity,
+)
 from tasks.biokalma.core.knowledge_sentences import RelationForm, verbalise_piece
 from tasks.biokalma.core.rows import Candidate, EvolvingPair
 from tasks.biokalma.params import BiokalmaInputs, BiokalmaParams
@@ -24,43 +32,48 @@ class Turn:
     """One pair in one round."""
 
     row: EvolvingPair
-    pieces: list[Piece]
-    """That are not said yet."""
+    choices: list[list[Piece]]
+    """Each a relation of one person, with the values that are not said yet."""
     specificity: list[float]
     replies: dict[int, Reply] = field(default_factory=dict)
-    """Place of a piece → how its sentence was weighed."""
+    """Place of a choice → how its sentence was weighed."""
     tried: list[int] = field(default_factory=list)
-    """Places of the pieces that were chosen, the last one now."""
+    """Places of the choices that were made, the last one now."""
     refused: list[str] = field(default_factory=list)
     """Those of them that the author did not bring in, and why."""
 
     @property
-    def piece(self) -> Piece:
-        """The piece to be brought in."""
-        return self.pieces[self.tried[-1]]
+    def pieces(self) -> list[Piece]:
+        """The values of one relation to be brought in."""
+        return self.choices[self.tried[-1]]
 
     @property
     def name(self) -> str:
-        """Name of the one whom the piece is about."""
-        return self.row.names[self.piece.qid]
+        """Name of the one whom the pieces are about."""
+        return self.row.names[self.pieces[0].qid]
 
     @property
     def is_lost(self) -> bool:
-        """True when no piece is left to be tried."""
-        return len(self.refused) >= min(PIECES_TRIED, len(self.pieces))
+        """True when no choice is left to be tried."""
+        return len(self.refused) >= min(PIECES_TRIED, len(self.choices))
 
     def candidates(self, params: BiokalmaParams) -> list[Candidate]:
-        """Return all pieces with their scores, as far as they are known."""
+        """Return all choices with their scores, as far as they are known."""
         return list_candidates(
-            self.pieces, self.specificity, self._weighed(), self.tried, params.alpha, params.coherence
+            self._heads(), self.specificity, self._weighed(), self.tried, params.alpha, params.coherence
         )
 
     def choose(self, params: BiokalmaParams) -> int | list[int]:
-        """Return the place of the next piece, or the places to be weighed before that is known."""
+        """Return the place of the next choice, or the places to be weighed before that is known."""
         if self.replies and all(reply.status != "ok" for reply in self.replies.values()):
             # nothing of what was asked can be weighed, so it is seen whether anything can
-            return [at for at in range(len(self.pieces)) if at not in self.replies]
-        return find_best(self.pieces, self.specificity, self._weighed(), self.tried, params.alpha, params.coherence)
+            return [at for at in range(len(self.choices)) if at not in self.replies]
+        return find_best(self._heads(), self.specificity, self._weighed(), self.tried, params.alpha, params.coherence)
+
+    def _heads(self) -> list[Piece]:
+        """Return one piece a choice, with all its values."""
+        values = ("; ".join(piece.value for piece in each) for each in self.choices)
+        return [each[0].model_copy(update={"value": value}) for each, value in zip(self.choices, values, strict=True)]
 
     def _weighed(self) -> Mapping[int, float | None]:
         return {at: _read_perplexity(reply) for at, reply in self.replies.items()}
@@ -70,10 +83,10 @@ def open_turns(rows: Iterable[EvolvingPair], number: int, is_last: bool, lost: d
     """Return the pairs of a round with their pieces; a pair without any is lost."""
     turns = []
     for row in rows:
-        if pieces := _choose_among(row, is_last=is_last):
+        if choices := _choose_among(row, is_last=is_last):
             counts = {count.id: count for count in row.relation_counts}
-            found = [counts[piece.pid] for piece in pieces]
-            turns.append(Turn(row, pieces, [weigh_specificity(each.graphs, each.graphs_in_all) for each in found]))
+            found = [counts[pieces[0].pid] for pieces in choices]
+            turns.append(Turn(row, choices, [weigh_specificity(each.graphs, each.graphs_in_all) for each in found]))
         else:
             lost[row.id] = Reject(row.id, "pool_exhausted", f"round {number}: no piece is left to add")
     return turns
@@ -96,7 +109,7 @@ def choose_pieces(work: Work, turns: Sequence[Turn], lost: dict[str, Reject]) ->
                 case places:
                     wanted += [(turn, place) for place in places]
         calls = [
-            (turn, place, call_perplexity(scorer.identity, _continue(turn.row, turn.pieces[place], forms)))
+            (turn, place, call_perplexity(scorer.identity, _continue(turn.row, turn.choices[place], forms)))
             for turn, place in wanted
         ]
         records = work.call(scorer, ((turn.row.id, call) for turn, _, call in calls))
@@ -108,8 +121,8 @@ def choose_pieces(work: Work, turns: Sequence[Turn], lost: dict[str, Reject]) ->
     return chosen
 
 
-def _continue(row: EvolvingPair, piece: Piece, forms: Mapping[str, RelationForm]) -> str:
-    return f"{row.paragraph_now} {verbalise_piece(piece, row.names[piece.qid], forms)}"
+def _continue(row: EvolvingPair, pieces: Sequence[Piece], forms: Mapping[str, RelationForm]) -> str:
+    return f"{row.paragraph_now} {verbalise_piece(pieces[0], row.names[pieces[0].qid], forms, pieces[1:])}"
 
 
 def _reject(row_id: str, reply: Reply) -> Reject:
@@ -122,14 +135,15 @@ def _read_perplexity(reply: Reply) -> float | None:
     return perplexity if math.isfinite(perplexity) else None
 
 
-def _choose_among(row: EvolvingPair, *, is_last: bool) -> list[Piece]:
-    """Return the pieces that are not said yet; in the last round, those of a person who has none so far.
+def _choose_among(row: EvolvingPair, *, is_last: bool) -> list[list[Piece]]:
+    """Return what is not said yet, by relation; in the last round, of a person of whom the set would hold nothing.
 
     Both people have to be in the set in the end, and the scores alone do not see to it. A piece that says a used one
     the other way round counts only where the person who lacks one has no other.
     """
-    lacking = lacks([row.person_qid, row.other_qid], row.minimum_knowledge) if is_last else []
-    pool = [piece for piece in (*row.person_pool, *row.other_pool) if not lacking or piece.qid in lacking]
+    pool, known = [*row.person_pool, *row.other_pool], row.minimum_knowledge
+    lacking = lacks(row.names, list_whole(known, pool, row.names)) if is_last else []
+    choices = [each for each in list_missing(known, pool, row.names) if not lacking or each[0].qid in lacking]
     inverses = load_pair_relations().inverses
-    new = [piece for piece in pool if list_new([piece], row.minimum_knowledge, inverses)]
-    return new or (pool if lacking else [])
+    new = [each for each in choices if list_new(each, known, inverses) == each]
+    return new or (choices if lacking else [])

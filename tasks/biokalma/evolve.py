@@ -8,7 +8,7 @@ from prefect import task
 from tasks.assets import load_prompt
 from tasks.biokalma.choose import Turn, choose_pieces, open_turns
 from tasks.biokalma.core.added_sentences import check_added
-from tasks.biokalma.core.evolution import lacks, list_new
+from tasks.biokalma.core.evolution import lacks, list_new, list_whole
 from tasks.biokalma.core.paragraph_replies import PARAGRAPH, QUESTION, read_paragraph, read_question
 from tasks.biokalma.core.questions import check_question, check_share
 from tasks.biokalma.core.rows import BiographyRow, Candidate, CountedPair, EvolvingPair, Round, RoundRow
@@ -88,7 +88,7 @@ def _begin(row: CountedPair, answer: Answered[_Annotated]) -> Outcome:
 
 @task(cache_key_fn=batch_key, persist_result=True)
 def evolve_paragraph(batch: Batch) -> Receipt:
-    """Rounds 2 and on: the best piece of knowledge becomes the paragraph's next sentence (Appendix A.3, Equation 1)."""
+    """Rounds 2 and on: the best relation, with all its values, becomes the paragraph's next sentence (Appendix A.3, Equation 1)."""
     work = work_on(batch)
     given = work.rows(EvolvingPair)
     rows = {row.id: row for row in given}
@@ -104,10 +104,11 @@ def evolve_paragraph(batch: Batch) -> Receipt:
 
 
 def _judge(row: EvolvingPair) -> Outcome:
-    """Return a pair that has a piece of either person; the last round sees to it, unless the first is the last."""
-    if lacking := lacks([row.person_qid, row.other_qid], row.minimum_knowledge):
+    """Return a pair with the whole relations of its set; a pair that has one of each person, which the last round sees to."""
+    whole = list_whole(row.minimum_knowledge, [*row.person_pool, *row.other_pool], row.names)
+    if lacking := lacks(row.names, whole):
         return Reject(row.id, "person_missing", f"no piece of knowledge is about {lacking[0]}")
-    return row
+    return row.replace(minimum_knowledge=whole)
 
 
 def _try_pieces(
@@ -117,7 +118,7 @@ def _try_pieces(
     prompt = load_prompt(EXTEND)
     asked = []
     for turn in turns:
-        piece = format_knowledge(turn.name, [turn.piece])
+        piece = format_knowledge(turn.name, turn.pieces)
         asked.append((turn.row.id, turn, fill_in(prompt, paragraph=turn.row.paragraph_now, piece=piece)))
     params = work.inputs(BiokalmaInputs).params
     left = []
@@ -127,7 +128,8 @@ def _try_pieces(
             lost[row.id] = answer.read
         elif isinstance(answer.read, Reject):
             # an author that refuses one piece may say another
-            turn.refused.append(f"{turn.piece.qid} {turn.piece.pid} {turn.piece.value}: {answer.read.detail}")
+            first, values = turn.pieces[0], "; ".join(each.value for each in turn.pieces)
+            turn.refused.append(f"{first.qid} {first.pid} {values}: {answer.read.detail}")
             if turn.is_lost:
                 reason = answer.read.reason if answer.read.reason != "reply_not_in_format" else "no_piece_brought_in"
                 lost[row.id] = Reject(row.id, reason, f"round {number}: {'; '.join(turn.refused)}")
@@ -143,14 +145,14 @@ def _read_extended(turn: Turn, texts: Sequence[str]) -> str | Unreadable:
     if isinstance(text, Unreadable):
         return text
     row = turn.row
-    return check_added(row.paragraph_now, text, turn.piece, row.minimum_knowledge, row.names)
+    return check_added(row.paragraph_now, text, turn.pieces, row.minimum_knowledge, row.names)
 
 
 def _add(turn: Turn, number: int, sentence: str, call: str, candidates: list[Candidate]) -> EvolvingPair:
-    row, piece = turn.row, turn.piece
+    row = turn.row
     added = Round(
         number=number,
-        chosen=[piece],
+        chosen=turn.pieces,
         sentence=sentence,
         candidates=candidates,
         refused=turn.refused,
@@ -160,7 +162,7 @@ def _add(turn: Turn, number: int, sentence: str, call: str, candidates: list[Can
     )
     return row.replace(
         rounds=[*row.rounds, added],
-        minimum_knowledge=[*row.minimum_knowledge, piece],
+        minimum_knowledge=[*row.minimum_knowledge, *turn.pieces],
         paragraph_now=f"{row.paragraph_now} {sentence}",
     )
 
@@ -198,7 +200,10 @@ def _read_general(row: EvolvingPair, texts: Sequence[str]) -> str | Unreadable:
     question = read_question(texts[0])
     if isinstance(question, Unreadable):
         return question
-    return check_question(question, [row.person, row.other], row.minimum_knowledge, load_properties_asked())
+    pool, held = [*row.person_pool, *row.other_pool], row.minimum_knowledge
+    whole = {piece.property for piece in list_whole(held, pool, {})}
+    partial = dict.fromkeys(piece.property for piece in held if piece.property not in whole)
+    return check_question(question, [row.person, row.other], held, load_properties_asked(), partial)
 
 
 def _read_specific(row: EvolvingPair, texts: Sequence[str]) -> tuple[str, float] | Unreadable:

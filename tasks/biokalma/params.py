@@ -47,6 +47,8 @@ class BiokalmaParams(Params):
     """Relations to take pairs from, with commas between. Default: between people."""
     limit: int | None = Field(default=None, ge=1, le=MOST)
     """At most so many source rows, spread over the sources."""
+    per_person: int = Field(default=3, ge=1)
+    """At most so many rows about one person: of more, the first stay."""
     rounds: int = Field(default=5, ge=1, le=100)
     """Rounds of evolution; the first annotates."""
     alpha: float = Field(default=0.5, ge=0, le=1)

@@ -1,11 +1,12 @@
 """The first steps of BioKaLMA: pairs of people, and the items that their names mean (paper, Appendix A.1, A.2)."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Literal
 
 from prefect import task
 
+from tasks.biokalma.core.pair_relations import fold_name
 from tasks.biokalma.core.rows import CandidateRow, PersonPair, ResolvedPair
 from tasks.biokalma.params import BiokalmaInputs
 from tasks.biokalma.sources.lists import load_pair_relations
@@ -157,6 +158,9 @@ def _resolve(
     people = [item.qid for item in bearers[row.person] if is_instance[item.qid]]
     others = [item.qid for item in bearers[row.other] if is_instance[item.qid]]
     joined = [(a, b) for a in people for b in others if b in values[row.relation, a] and a != b]
+    if fold_name(row.person) == fold_name(row.other):
+        # of two who have one name and are each other's siblings, either may come first
+        joined = [(a, b) for a, b in joined if (b, a) not in joined or id_number(a) < id_number(b)]
     roles: tuple[tuple[Literal["person", "other"], str, list[tuple[Qid, Qid]]], ...] = (
         ("person", row.person, joined),
         ("other", row.other, [(b, a) for a, b in joined]),
@@ -204,18 +208,25 @@ def _join_names(found: Sequence[str]) -> str:
 def unite_pairs(batch: Batch) -> Receipt:
     """Unite pairs of the same two people: a child and its father are one pair, whatever joins them.
 
-    Of several the one with a paragraph stays, then the one that came first.
+    Of several the one with a paragraph stays, then the one that came first. Of a person's pairs the first few stay.
     """
     work = work_on(batch)
-    return work.finish(_unite(work.rows(ResolvedPair)), ResolvedPair)
+    return work.finish(_unite(work.rows(ResolvedPair), work.inputs(BiokalmaInputs).params.per_person), ResolvedPair)
 
 
-def _unite(rows: Sequence[ResolvedPair]) -> Iterable[Outcome]:
+def _unite(rows: Sequence[ResolvedPair], per_person: int) -> Iterable[Outcome]:
     groups: dict[tuple[int, int], list[ResolvedPair]] = defaultdict(list)
     for row in rows:
         first, second = sorted((id_number(row.person_qid), id_number(row.other_qid)))
         groups[first, second].append(row)
+    pairs: Counter[str] = Counter()
     for group in groups.values():
         kept = min(group, key=lambda row: row.paragraph is None)
-        yield kept
+        people = (kept.person_qid, kept.other_qid)
+        if full := [qid for qid in people if pairs[qid] == per_person]:
+            told = f"{per_person} pairs before it are about {full[0]}; --per-person allows more"
+            yield Reject(kept.id, "person_has_enough_rows", told)
+        else:
+            pairs.update(people)
+            yield kept
         yield from (Merged(row.id, kept.id) for row in group if row is not kept)

@@ -9,11 +9,12 @@ from tasks.assets import load_properties, load_removed
 from tasks.biokalma.core.evolution import count_relations
 from tasks.biokalma.core.knowledge_sentences import verbalise_piece
 from tasks.biokalma.core.opening_paragraph import find_opening, finish_paragraph
+from tasks.biokalma.core.pair_relations import fold_name
 from tasks.biokalma.core.rows import CountedPair, DescribedPair, PooledPair, RelationCount, ResolvedPair
 from tasks.biokalma.params import BiokalmaInputs
 from tasks.biokalma.sources.lists import load_relation_forms
 from tasks.core.authoring.pieces import Piece
-from tasks.core.calls.knowledge import Fact, call_describe_item, call_item_facts, read_description, read_facts
+from tasks.core.calls.knowledge import HUMAN, Fact, call_describe_item, call_item_facts, read_description, read_facts
 from tasks.core.calls.wikipedia import (
     PageText,
     call_page_revision_at,
@@ -44,8 +45,14 @@ def pool_knowledge(batch: Batch) -> Receipt:
     service = work.run.services.wikidata
     calls = ((row.id, qid, call_item_facts(service.identity, qid)) for row in rows for qid in _people(row))
     facts, failed = work.look_up(service, calls, read_facts)
-    left_out = {f"P{number}" for number in load_properties("pool_left_out")}
+    left_out = load_left_out(work.inputs(BiokalmaInputs).params.class_qid)
     return work.finish((failed.get(row.id) or _pool(row, facts, left_out) for row in rows), PooledPair)
+
+
+def load_left_out(class_qid: str) -> set[str]:
+    """Return the PIDs of properties that no pool of a class holds."""
+    lists = ("pool_left_out", "organisation_properties") if class_qid == HUMAN else ("pool_left_out",)
+    return {f"P{number}" for name in lists for number in load_properties(name)}
 
 
 def _people(row: ResolvedPair) -> tuple[str, str]:
@@ -59,8 +66,11 @@ def _pool(row: ResolvedPair, facts: Mapping[str, Sequence[Fact]], left_out: set[
     for qid, pool in ((row.person_qid, person_pool), (row.other_qid, other_pool)):
         if not pool:
             return Reject(row.id, "empty_pool", f"nothing is known of {qid} but what no pool holds")
+    names = _tell_apart(row, of_person, of_other)
+    if isinstance(names, Reject):
+        return names
     known = [*of_person, *of_other]
-    return row.extend(
+    return row.replace(person=names[0], other=names[1]).extend(
         PooledPair,
         person_pool=person_pool,
         other_pool=other_pool,
@@ -69,6 +79,26 @@ def _pool(row: ResolvedPair, facts: Mapping[str, Sequence[Fact]], left_out: set[
         cities=_values(known, CITIES),
         occupations=_values(known, OCCUPATIONS),
     )
+
+
+def _tell_apart(row: ResolvedPair, of_person: Sequence[Fact], of_other: Sequence[Fact]) -> tuple[str, str] | Reject:
+    """Return the two names; two who have one name are called the elder and the younger, by their dates of birth."""
+    if fold_name(row.person) != fold_name(row.other):
+        return row.person, row.other
+    born = [
+        min(
+            ((_year(fact.value), fact.value) for fact in facts if fact.pid == BORN and not fact.qid and fact.value),
+            default=None,
+        )
+        for facts in (of_person, of_other)
+    ]
+    if born[0] is None or born[1] is None or born[0] == born[1]:
+        told = (
+            f"{row.person_qid} and {row.other_qid} are both called {row.person}, and no dates of birth tell the elder"
+        )
+        return Reject(row.id, "same_name", told)
+    ages = ("the elder", "the younger") if born[0] < born[1] else ("the younger", "the elder")
+    return f"{row.person} ({ages[0]})", f"{row.other} ({ages[1]})"
 
 
 def make_pool(qid: str, facts: Iterable[Fact], left_out: set[str]) -> list[Piece]:

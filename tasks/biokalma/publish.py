@@ -47,6 +47,7 @@ def _count_facts(published: Sequence[BiographyRow], pairs: list[EvolvingPair], c
         "names_of_several": sum(pair.person_candidates > 1 or pair.other_candidates > 1 for pair in pairs),
         "removed_citations": sum(pair.rounds[0].removed_citations for pair in pairs),
         "unstated_citations": sum(pair.rounds[0].unstated_citations for pair in pairs),
+        "left_out_pieces": sum(len(each.chosen) for pair in pairs for each in pair.rounds) - sum(pieces),
         "asked_share": divide(sum(row.asked_share or 0 for row in published), len(published), digits=3),
         "rounds_decided_by": decided,
         "perplexities": {"weighed": sum(weighed), "spared": len(weighed) - sum(weighed)},

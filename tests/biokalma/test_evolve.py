@@ -208,6 +208,31 @@ def test_an_author_that_cannot_be_asked_costs_the_pair_until_it_can(author: Scri
     assert (left.rejects, left.receipt.unsettled, author.asked[EXTEND, "well"]) == ({}, 0, before)
 
 
+def test_a_relation_comes_with_all_its_values_and_one_that_stays_begun_is_left_out(
+    author: ScriptedAuthor, run: Run
+) -> None:
+    author.manners = {"Ada": extend, "Half": lambda asked: str(extend(asked)).replace(" and Rome", "")}
+    lived = [make_piece("Q1", "P551", place, f"Q{at}") for at, place in enumerate(("London", "Dover", "Rome"), 10)]
+    jobs = [make_piece("Q1", "P106", job, f"Q{at}") for at, job in enumerate("abcdef", 20)]
+    counts = {"P106": 2, "P551": 1}
+    # the text has begun with homes and jobs; two homes are missing, and five jobs are too many
+    rows = [
+        evolving_pair(name, f"{name} met Bob.", [lived[0], jobs[0], POET], [*lived, *jobs], [POET], counts=counts)
+        for name in author.manners
+    ]
+    left = run(evolve_paragraph, rows)
+    row = left.rows["Ada"]
+    assert values(row["rounds"][1]["candidates"]) == ["Dover; Rome"]
+    assert values(row["rounds"][1]["chosen"]) == ["Dover", "Rome"]
+    assert row["paragraph_now"] == "Ada met Bob. It is said that Dover and Rome came into it."
+    assert values(row["minimum_knowledge"]) == ["London", "poet", "Dover", "Rome"]
+    reason, detail = left.rejects["Half"]
+    assert (reason, "Q1 P551 Dover; Rome: value_missing: the added sentence does not say 'Rome'" in detail) == (
+        "no_piece_brought_in",
+        True,
+    )
+
+
 def test_the_last_round_is_left_to_a_person_of_whom_nothing_was_told(author: ScriptedAuthor, run: Run) -> None:
     author.manners = dict.fromkeys(("Ada", "Bob", "both"), extend)
     rows = [

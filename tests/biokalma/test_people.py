@@ -140,6 +140,13 @@ def test_the_relation_is_one_of_the_person_not_of_the_other(resolve: Callable[..
     assert len(candidates(left, "no such", "person")) == 4
 
 
+def test_two_of_one_name_who_name_each_other_are_one_pair(resolve: Callable[..., Left]) -> None:
+    twins = [write_item("Q61", "Cato Porcius", "P3373 Q62"), write_item("Q62", "Cato Porcius", "P3373 Q61")]
+    assert found(resolve(twins, person_pair("twins", "Cato Porcius", "Cato Porcius", "P3373"))) == {
+        "twins": ("Q61", "Q62")
+    }
+
+
 def test_nobody_is_a_pair_with_himself(resolve: Callable[..., Left]) -> None:
     left = resolve(
         PEOPLE,
@@ -260,8 +267,18 @@ def test_pairs_of_the_same_two_are_united_whatever_joins_them(tmp_path: Path, mo
         resolved_pair("spouse", "Q9", "Q10"),
         resolved_pair("spouse again", "Q10", "Q9"),
     ]
-    left = run_step(unite_pairs, rows, SimpleNamespace(), tmp_path / "run", monkeypatch)
+    left = run_step(unite_pairs, rows, SimpleNamespace(), tmp_path / "run", monkeypatch, biokalma_inputs())
     assert left.rows.keys() == {"father", "other child", "spouse"}
     assert left.merged == {"child": "father", "later father": "father", "spouse again": "spouse"}
     assert left.rows["father"]["relation"] == "P22"
     assert left.rejects == {}
+
+
+def test_of_the_pairs_of_one_person_the_first_few_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [resolved_pair(f"{at}", "Q1", f"Q{at}") for at in (2, 3, 4)]
+    rows += [resolved_pair("turned", "Q4", "Q1"), resolved_pair("others", "Q3", "Q4")]
+    given = biokalma_inputs(per_person=2)
+    left = run_step(unite_pairs, rows, SimpleNamespace(), tmp_path / "run", monkeypatch, given)
+    assert left.rows.keys() == {"2", "3", "others"}
+    assert left.rejects == {"4": ("person_has_enough_rows", "2 pairs before it are about Q1; --per-person allows more")}
+    assert left.merged == {"turned": "4"}

@@ -105,9 +105,12 @@ def wikidatas(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TwoWikidatas
 def pool(wikidatas: TwoWikidatas, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Left]:
     """Pool what is known of pairs, with both engines."""
 
-    def run(*rows: ResolvedPair) -> Left:
+    def run(*rows: ResolvedPair, of: str = "Q5") -> Left:
         return wikidatas.run(
-            lambda services, folder: run_step(pool_knowledge, rows, services, folder, monkeypatch), tmp_path
+            lambda services, folder: run_step(
+                pool_knowledge, rows, services, folder, monkeypatch, biokalma_inputs(class_qid=of)
+            ),
+            tmp_path,
         )
 
     return run
@@ -158,12 +161,42 @@ def test_dates_are_told_at_their_precision_and_years_before_the_common_era_are_n
 
 
 def test_what_is_no_person_begins_and_ends(pool: Callable[..., Left]) -> None:
-    row = pool(resolved_pair("a", "Q300", "Q1")).rows["a"]
+    row = pool(resolved_pair("a", "Q300", "Q1"), of="Q43229").rows["a"]
     assert told(row["person_pool"]) == [
         ("P40", "Q300", "Acme's \\ Ltd", None, None),
         ("P571", None, "1998-09-04", 11, "Q300-begun"),
     ]
     assert row["birth_years"] == [1815]
+
+
+def test_a_person_was_not_founded(pool: Callable[..., Left]) -> None:
+    row = pool(resolved_pair("a", "Q300", "Q1")).rows["a"]
+    assert told(row["person_pool"]) == [("P40", "Q300", "Acme's \\ Ltd", None, None)]
+    assert {571, 740, 112} <= load_properties("organisation_properties")
+    of_people = load_properties("person_properties") | {19, 20, 26, 40, 106, 463, 737, 800, 1830}
+    assert not load_properties("organisation_properties") & of_people
+
+
+@pytest.mark.parametrize(
+    ("person", "other", "names"),
+    [
+        ("Q2", "Q3", ("Cato Porcius (the elder)", "Cato Porcius (the younger)")),
+        ("Q1", "Q2", ("Cato Porcius (the younger)", "Cato Porcius (the elder)")),
+        ("Q1", "Q4", None),
+    ],
+)
+def test_two_of_one_name_are_told_apart_by_their_dates_of_birth(
+    pool: Callable[..., Left], person: str, other: str, names: tuple[str, str] | None
+) -> None:
+    left = pool(resolved_pair("a", person, other, person="Cato Porcius", other="cato porcius"))
+    if names:
+        assert tuple(left.rows["a"][each].title().replace("The", "the") for each in ("person", "other")) == tuple(
+            each.title().replace("The", "the") for each in names
+        )
+    else:
+        assert left.rejects["a"] == (
+            "same_name", "Q1 and Q4 are both called Cato Porcius, and no dates of birth tell the elder"
+        )  # fmt: skip
 
 
 def test_a_pool_of_one_piece_is_one_and_an_empty_one_ends_the_pair(pool: Callable[..., Left]) -> None:
@@ -195,7 +228,7 @@ def test_a_pool_that_cannot_be_read_is_left_for_a_later_run(
 
     def run() -> Left:
         services = SimpleNamespace(wikidata=wikidatas.sparql(LIMITS.model_copy(update={"batch": 1})))
-        return run_step(pool_knowledge, rows, services, tmp_path / "run", monkeypatch)
+        return run_step(pool_knowledge, rows, services, tmp_path / "run", monkeypatch, biokalma_inputs())
 
     monkeypatch.setattr(wikidatas, "too_much", "wd:Q3 ")
     left = run()

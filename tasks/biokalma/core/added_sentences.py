@@ -12,7 +12,7 @@ people) or `wrong_person` (the sentence names the other of the two alone).
 
 import re
 import unicodedata
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from tasks.biokalma.core.foreign import find_foreign, list_known
 from tasks.biokalma.core.naming import names_person
@@ -29,33 +29,33 @@ _QUALIFIER = re.compile(r"(?<=\S) *\([^()]*\)$")
 
 
 def check_added(
-    old: str, new: str, piece: Piece, pieces: Iterable[Piece], names: Mapping[str, str]
+    old: str, new: str, wanted: Sequence[Piece], pieces: Iterable[Piece], names: Mapping[str, str]
 ) -> str | Unreadable:
-    """Return the one sentence by which a paragraph was extended, spaces made single; Unreadable unless it says the piece.
+    """Return the one sentence by which a paragraph was extended, spaces made single; Unreadable unless it says what is wanted.
 
-    Beyond it only the pieces that the paragraph has, and the two people (`names`, by QID), are for the sentence to name.
+    `wanted` are values of one relation of one person, one at least. Beyond them only the pieces that the paragraph has, and the two people (`names`, by QID), are for the sentence to name.
     """
-    added = find_added(old, new, piece.value)
+    added = find_added(old, new, [piece.value for piece in wanted])
     if isinstance(added, Unreadable):
         return added
-    if not mentions(added, piece):
-        return Unreadable(
-            f"value_missing: the added sentence does not say {piece.value!r}, which it was to say as given"
-        )
-    if foreign := find_foreign(added, list_known([piece, *pieces], names.values())):
+    if missing := next((piece.value for piece in wanted if not mentions(added, piece)), None):
+        return Unreadable(f"value_missing: the added sentence does not say {missing!r}, which it was to say as given")
+    if foreign := find_foreign(added, list_known([*wanted, *pieces], names.values())):
         return Unreadable(f"adds: the added sentence says {foreign!r}, which is no part of the fact it was to tell")
-    rest = fold_text(added).replace(fold_text(piece.value), " ")
-    own = names.get(piece.qid, "")
-    for other in (name for qid, name in names.items() if qid != piece.qid):
+    rest = fold_text(added)
+    for value in sorted((fold_text(piece.value) for piece in wanted), key=len, reverse=True):
+        rest = rest.replace(value, " ")
+    own = names.get(wanted[0].qid, "")
+    for other in (name for qid, name in names.items() if qid != wanted[0].qid):
         if names_person(rest, other, own) and not names_person(rest, own, other):
             return Unreadable(f"wrong_person: the added sentence names {other}, expected {own}")
     return added
 
 
-def find_added(old: str, new: str, name: str = "") -> str | Unreadable:
+def find_added(old: str, new: str, names: Sequence[str] = ()) -> str | Unreadable:
     """Return the one sentence by which a paragraph was extended, spaces made single.
 
-    `name` is a text whose stops end no sentence, such as the piece's value (Oh! What a Lovely War).
+    `names` are texts whose stops end no sentence, such as a piece's value (Oh! What a Lovely War).
     """
     before, after = _squeeze(old), _squeeze(new)
     added = after.removeprefix(before).lstrip()
@@ -64,8 +64,8 @@ def find_added(old: str, new: str, name: str = "") -> str | Unreadable:
         return Unreadable("nothing_added: nothing stands behind the given paragraph, expected one more sentence")
     if not is_same or not _follows(before, after):
         return Unreadable(f"text_changed: the given paragraph was not left as it is, {_describe_change(before, after)}")
-    sentences = _split_sentences(added, name)
-    known = set(map(normalise, _split_sentences(before, name)))
+    sentences = _split_sentences(added, names)
+    known = set(map(normalise, _split_sentences(before, names)))
     if all(normalise(sentence) in known for sentence in sentences):
         return Unreadable("repeated: what was added stands in the given paragraph already, expected a new sentence")
     if len(sentences) > 1:
@@ -102,7 +102,8 @@ def _describe_change(before: str, after: str) -> str:
     return f"expected {before[start : at + 20]!r} in it, found {after[start : at + 20]!r}"
 
 
-def _split_sentences(text: str, name: str) -> list[str]:
-    """Return the sentences of a text, the stops inside a name made underscores."""
-    inside = _squeeze(name)
-    return split_sentences(text.replace(inside, inside[:-1].translate(_STOPS) + inside[-1]) if inside else text)
+def _split_sentences(text: str, names: Sequence[str]) -> list[str]:
+    """Return the sentences of a text, the stops inside names made underscores."""
+    for inside in filter(None, map(_squeeze, names)):
+        text = text.replace(inside, inside[:-1].translate(_STOPS) + inside[-1])
+    return split_sentences(text)

@@ -17,6 +17,9 @@ A text that the model holds impossible (an infinite perplexity) counts as 1/∞ 
 
 Perplexity is most of a build's work. Since no perplexity is below 1, 1/perplexity lies between 0 and 1, which bounds how
 far coherence can lift a piece: `find_best` asks for the perplexities that can change the choice and for no others.
+
+Count is a relation's, so what competes is a person's relation with all the values that the set lacks. A question for a
+relation is answered by all its values, so the final set holds whole relations (`list_whole`).
 """
 
 import math
@@ -26,6 +29,7 @@ from typing import Literal
 
 from tasks.biokalma.core.rows import Candidate, Round
 from tasks.core.authoring.pieces import Piece
+from tasks.text.folded import fold_text
 from tasks.text.ids import id_number
 
 Scale = Literal["softmax", "range"]
@@ -41,6 +45,8 @@ _SAID_BY = {
 """Relation → one that says the same of the same value, or nearly: partner and spouse, medical condition and cause of death,
 language spoken and native language, taking part in a war and the war itself, home and birthplace, doctoral advisor or
 influence and teacher, doctoral student and student."""
+VALUES_AT_MOST = 4
+"""Values that one sentence can add; a relation that lacks more is not added."""
 _WORK, _STEM = {"P101", "P106"}, 5
 """Field of work and occupation say the same where they begin alike: mathematics, mathematician."""
 
@@ -174,10 +180,47 @@ def list_new(pieces: Iterable[Piece], known: Sequence[Piece], inverses: Mapping[
     return new
 
 
+def list_missing(known: Sequence[Piece], pool: Sequence[Piece], names: Mapping[str, str]) -> list[list[Piece]]:
+    """Return the values that `known` lacks of each relation of each person, where one sentence can add them.
+
+    `names`: QID → name of the two people; a sentence cannot name a third who is called like one of them.
+    """
+    held = set(map(_tell, known))
+    missing: dict[tuple[str, str], dict[str, Piece]] = {}
+    for piece in pool:
+        if _tell(piece) not in held:
+            missing.setdefault((piece.qid, piece.pid), {}).setdefault(piece.value, piece)
+    return [
+        list(values.values())
+        for values in missing.values()
+        if len(values) <= VALUES_AT_MOST and not any(_is_namesake(piece, names) for piece in values.values())
+    ]
+
+
+def list_whole(known: Sequence[Piece], pool: Sequence[Piece], names: Mapping[str, str]) -> list[Piece]:
+    """Return the pieces of relations all of whose values in the pool are known, and those whose value is one of the two people.
+
+    `names` as above. What joins the two is asked for as such, so it needs no other value of its relation.
+    """
+    held = set(map(_tell, known))
+    partial = {(piece.qid, piece.pid) for piece in pool if _tell(piece) not in held or _is_namesake(piece, names)}
+    return [piece for piece in known if (piece.qid, piece.pid) not in partial or piece.value_qid in names]
+
+
 def lacks(people: Iterable[str], pieces: Iterable[Piece]) -> list[str]:
     """Return which of the people (QIDs) no piece is about, in order, each once."""
     told = {piece.qid for piece in pieces}
     return [qid for qid in dict.fromkeys(people) if qid not in told]
+
+
+def _tell(piece: Piece) -> tuple[str, str, str]:
+    """Return what a reader tells pieces apart by: two values that are called alike are one."""
+    return piece.qid, piece.pid, piece.value
+
+
+def _is_namesake(piece: Piece, names: Mapping[str, str]) -> bool:
+    """True when a piece's value is called like one of two people and is somebody else."""
+    return piece.value_qid not in names and fold_text(piece.value) in map(fold_text, names.values())
 
 
 def _get_rank(candidate: Candidate) -> float:

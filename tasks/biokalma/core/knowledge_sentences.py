@@ -10,7 +10,7 @@ take an article get it, and dates are written out.
 import csv
 import io
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -93,13 +93,14 @@ def read_relation_forms(text: str) -> dict[str, RelationForm]:
     return found
 
 
-def verbalise_piece(piece: Piece, name: str, forms: Mapping[str, RelationForm]) -> str:
-    """Return a piece as a sentence about the person or thing of this name."""
+def verbalise_piece(piece: Piece, name: str, forms: Mapping[str, RelationForm], more: Sequence[Piece] = ()) -> str:
+    """Return a piece as a sentence about the person or thing of this name; `more`: further values of its relation."""
     said = forms.get(piece.pid) or find_form(piece.property)
     subject = f"The {name}" if _IS_BODY.fullmatch(name) else name
-    value = write_date(piece.value) if piece.value_qid is None else piece.value
-    if said.takes_article and _TAKES_ARTICLE.fullmatch(value):
-        value = f"the {value}"
+    values = [write_date(each.value) if each.value_qid is None else each.value for each in (piece, *more)]
+    if said.takes_article:
+        values = [f"the {value}" if _TAKES_ARTICLE.fullmatch(value) else value for value in values]
+    value = f"{', '.join(values[:-1])} and {values[-1]}" if more else values[0]
     match said.form:
         case "verb":
             told = f"{subject} {said.wording} {value}"

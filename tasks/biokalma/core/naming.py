@@ -7,8 +7,9 @@ _EDGES = ",.;:()\"'“”"
 
 def names_person(text: str, name: str, other: str) -> bool:
     """True when a text names one of two; "Oscar and Richard Hertwig" names both."""
-    folded = fold_text(text)
-    if has_words(folded, fold_text(name)):
+    folded, full, longer = fold_text(text), fold_text(name), fold_text(other)
+    # "Johann Strauss II" names the son alone
+    if has_words(folded.replace(longer, " ") if full != longer and full in longer else folded, full):
         return True
     shared = {word.strip(_EDGES) for word in fold_text(other).split()}
     own = {fold_text(word.strip(_EDGES)) for word in name.split() if word[:1].isupper()} - shared

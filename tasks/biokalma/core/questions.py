@@ -7,11 +7,11 @@ several properties share, "family" or "honours", count for each.
 
 What is wrong with a question is Unreadable; its reason begins with a code: `repeated` (the same is asked twice),
 `person_missing`, `outside` (a name, number, date or unit that no piece has), `asks_outside` (a matter of which no piece
-tells) or `asks_too_little` (of the specific one: less than half of the pieces).
+tells, or tells all: of what joins the two, the set has no other value) or `asks_too_little` (of the specific one: less than half of the pieces).
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from tasks.biokalma.core.foreign import find_foreign, list_known
 from tasks.biokalma.core.naming import names_person
@@ -40,12 +40,23 @@ _TIE = re.compile(
 )
 _NAMED_MATTER = re.compile(r".* .*|.*[^s]s|birthplace|marriage|occupation|education|namesake")
 """Aspects that a question has only where it asks for them: "time" and "end" are ordinary words."""
+_ASKS_ALL = r"(?:['’]s?|\b(?:his|her|their|whose)) (?:[\w-]+ ){{0,2}}?{0}\b|\b{0} (?:of|did|do|had|has)\b"
+"""A person's children, or the children of one: not `the siblings A and B`."""
 
 Properties = Mapping[str, BiographyProperty]
 
 
-def check_question(question: str, names: Sequence[str], pieces: Sequence[Piece], known: Properties) -> str | Unreadable:
-    """Return a question about two people and the pieces of their set, or what is wrong with it."""
+def check_question(
+    question: str,
+    names: Sequence[str],
+    pieces: Sequence[Piece],
+    known: Properties,
+    partial: Collection[str] = (),
+) -> str | Unreadable:
+    """Return a question about two people and the pieces of their set, or what is wrong with it.
+
+    `partial`: labels of the properties of which the set has what joins the two alone, and the graph has more.
+    """
     asked = [normalise(sentence) for sentence in split_sentences(question)]
     if len(set(asked)) < len(asked):
         return Unreadable("repeated: the question asks the same twice")
@@ -56,6 +67,11 @@ def check_question(question: str, names: Sequence[str], pieces: Sequence[Piece],
         return Unreadable(f"outside: the question says {foreign!r}, which is no name or value of what it may ask for")
     if matter := _find_other_matter(question, pieces, known):
         return Unreadable(f"asks_outside: the question asks for {matter!r}, of which no fact tells")
+    for aspect in (known[label].aspect for label in partial if label in known):
+        if re.search(_ASKS_ALL.format(re.escape(aspect)), question, re.IGNORECASE):
+            return Unreadable(
+                f"asks_outside: the question asks for all {aspect!r}, expected one for what joins the two alone"
+            )
     return question
 
 

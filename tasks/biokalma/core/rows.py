@@ -84,11 +84,12 @@ class CountedPair(DescribedPair):
 
 
 class Candidate(StrictModel):
-    """A piece that was weighed in a round, with its scores (Equation 1)."""
+    """A relation of one person that was weighed in a round, with its scores (Equation 1)."""
 
     qid: str
     pid: str
     value: str
+    """The values of the relation that the set lacked, with semicolons between."""
     specificity: float
     """log(2N / Count of the relation)."""
     is_weighed: bool
@@ -108,7 +109,7 @@ class Round(StrictModel):
     number: int
     """1 annotates, the others extend."""
     chosen: list[Piece]
-    """Pieces that the paragraph gained."""
+    """Pieces that the paragraph gained; after the first round all of one relation."""
     sentence: str
     """What was added; in round 1 the annotated paragraph."""
     candidates: list[Candidate]
@@ -151,7 +152,8 @@ class BiographyRow(Row):
     specific_question: str
     """A longer question that names every matter the paragraph tells."""
     minimum_knowledge: list[Piece]
-    """Every piece that the paragraph was given, in order."""
+    """What the questions ask for: pieces that the paragraph was given, in order, of each property all values that the graph
+    holds. Only where the value is the other of the two may the graph hold more."""
     knowledge_graph: list[Piece]
     """Everything that is known of both people."""
     text_source: Literal["file", "article", "fact"]

@@ -5,11 +5,11 @@ The world's Wikidata is asked, through the recorder, whoever answers: what a mod
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from tasks.assets import load_list, load_properties
+from tasks.assets import load_list
 from tasks.biokalma.core.evaluation.retrieval import Name, choose_item, choose_names, list_spans
 from tasks.biokalma.core.evaluation.rows import BioAsked
 from tasks.biokalma.core.evaluation.settings import Graph, show_graphs
-from tasks.biokalma.pools import make_pool
+from tasks.biokalma.pools import load_left_out, make_pool
 from tasks.core.calls.knowledge import (
     HUMAN,
     Candidate,
@@ -35,7 +35,7 @@ def retrieve_graphs(work: Work, rows: Sequence[BioAsked], class_qid: str) -> lis
     named, failed = _find_names(work, rows, class_qid)
     facts, failed_facts = _look_up_facts(work, named)
     failed |= failed_facts
-    left_out = {f"P{number}" for number in load_properties("pool_left_out")}
+    left_out = load_left_out(class_qid)
     shown = []
     for row in rows:
         if failure := failed.get(row.id):

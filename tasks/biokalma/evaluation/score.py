@@ -80,10 +80,11 @@ def _score(
         told = each.model_dump()
         return ScoredCitation(**told, is_correct=is_correct, is_needed=is_needed, is_aligned=is_aligned)
 
+    names = dict(zip(row.retrieved, row.retrieved_names, strict=True))
     return row.extend(
         ScoredBio,
         sentences=cited.sentences,
         citations=[judge(each) for each in cited.citations],
-        counts=score_citations(cited, row.given, row.minimum, row.removed, aligns, inputs.params.scorer),
+        counts=score_citations(cited, row.given, row.minimum, row.removed, aligns, inputs.params.scorer, names),
         aligner=aligner,
     )

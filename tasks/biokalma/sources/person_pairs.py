@@ -13,7 +13,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from tasks.biokalma.core.pair_relations import fold_name
 from tasks.biokalma.core.rows import PersonPair
 from tasks.biokalma.sources.lists import load_pair_relations
 from tasks.core.rows import Reject
@@ -63,8 +62,6 @@ def read_pairs(source: SourceFile, *, complete_names: bool) -> Iterator[ReadRow]
         if complete_names and (short := [name for name in (person, other) if not is_complete_name(name)]):
             return Reject(row_id, "incomplete_name", f"{short[0]}: a first and a family name are wanted")
         label = relations.label(relation)
-        if fold_name(person) == fold_name(other):
-            return Reject(row_id, "self_relation", f"{person} is both person and other of {label}")
         paragraph = (row["paragraph"] or "").strip()
         if not paragraph:
             return Reject(row_id, "no_paragraph", f"the column paragraph is empty for {person} and {other}")

@@ -12,7 +12,7 @@ from tasks.rules.biographies.citing import cite_paragraph
 from tasks.rules.biographies.pieces import read_knowledge, read_piece
 from tasks.rules.biographies.questions import Subject, ask_general, ask_specific
 from tasks.rules.biographies.reading import read_paragraph
-from tasks.rules.biographies.sentences import verbalise_fact
+from tasks.rules.biographies.sentences import verbalise_facts
 from tasks.rules.biographies.subjects import look_up_kinds
 from tasks.rules.biographies.told import has_told
 from tasks.rules.tables import load_biography_properties
@@ -32,13 +32,15 @@ def annotate_paragraphs(batch: Sequence[Mapping[str, str]], knowledge: Knowledge
 def extend_paragraphs(batch: Sequence[Mapping[str, str]], knowledge: Knowledge) -> list[str]:
     """Return each paragraph and a sentence more that tells a piece: variables `paragraph` and `piece`."""
     pieces = [read_piece(asked["piece"]) for asked in batch]
-    kinds = look_up_kinds(knowledge, (known.qid for known, _ in pieces))
+    kinds = look_up_kinds(knowledge, (known.qid for known in pieces))
     written = []
-    for asked, (known, fact) in zip(batch, pieces, strict=True):
-        kind, told = kinds[known.qid], load_biography_properties().get(fact.property)
+    for asked, known in zip(batch, pieces, strict=True):
+        kind, told = kinds[known.qid], load_biography_properties().get(known.facts[0].property)
         before = read_paragraph(_drop_citations(asked["paragraph"]), [known.name], [kind.gender])
         is_repeated = told is not None and has_told(before, told.label)
-        sentence = verbalise_fact(known.name, fact, kind.gender, is_person=kind.is_person, is_repeated=is_repeated)
+        sentence = verbalise_facts(
+            known.name, known.facts, kind.gender, is_person=kind.is_person, is_repeated=is_repeated
+        )
         written.append(f"Paragraph: {asked['paragraph']} {sentence}")
     return written
 

@@ -54,19 +54,19 @@ def read_knowledge(text: str) -> list[Known]:
     return [known for line in text.splitlines() if (known := _read_line(line))]
 
 
-def read_piece(text: str) -> tuple[Known, Fact]:
-    """Return whom a piece is about, and the piece; ValueError when the text is none."""
+def read_piece(text: str) -> Known:
+    """Return whom a piece is about, with the values of its property; ValueError when the text is none."""
     known = _read_line(text)
     if known is None:
         raise ValueError(f"expected a piece of the form {{qid: Q1, name: …, property: value}}, found {text!r}")
     if known.facts:
-        return known, known.facts[0]
+        return known
     # a property that no list knows and that begins with a capital
     last = _LAST_PART.fullmatch(known.name)
     if not last:
         raise ValueError(f"the piece {text!r} has no property with a value")
-    fact = Fact(last["property"], last["value"])
-    return Known(known.qid, last["name"], (fact,)), fact
+    values = last["value"].split(f", {last['property']}: ")
+    return Known(known.qid, last["name"], tuple(Fact(last["property"], value) for value in values))
 
 
 def read_told_date(value: str) -> ToldDate | None:

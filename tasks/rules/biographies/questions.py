@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from string import Template
 
 from tasks.rules.biographies.pieces import Fact, Known
-from tasks.rules.biographies.sentences import KIN, choose_wording, name_with_article
+from tasks.rules.biographies.sentences import KIN, choose_wording, enumerate_words, name_with_article
 from tasks.rules.biographies.subjects import Kind
 from tasks.rules.tables import load_biography_properties, load_biography_questions
 
@@ -79,7 +79,7 @@ class _Tie:
 def ask_general(paragraph: str, subjects: Sequence[Subject]) -> str:
     """Return a short question about two; the paragraph decides between equal wordings."""
     tie = _find_tie(*subjects)
-    given = _list_given(tie) | {"themes": _enumerate(_find_themes(subjects, tie))}
+    given = _list_given(tie) | {"themes": enumerate_words(_find_themes(subjects, tie))}
     if all(subject.kind.is_person for subject in subjects):
         given |= {"life": "life", "lives": "lives"}
         if all(subject.kind.is_dead for subject in subjects):
@@ -100,13 +100,13 @@ def ask_specific(paragraph: str, subjects: Sequence[Subject]) -> str:
     parts = ("same" if common else "", ("", "first", "both")[sum(map(bool, own))])
     kind = " ".join(filter(None, parts)) or "neither"
     first, second = subjects
-    given = {"a": first.name, "b": second.name, "aspects": _enumerate(common), "bond": _BONDS.get(tie.kind, "")}
+    given = {"a": first.name, "b": second.name, "aspects": enumerate_words(common), "bond": _BONDS.get(tie.kind, "")}
     for letter, each, told in zip("ab", subjects, own, strict=True):
         # of two women "her" would be either
         is_clear = each.kind.gender in _PRONOUNS and first.kind.gender != second.kind.gender
         pronoun = _PRONOUNS[each.kind.gender][1] if is_clear else ""
         given |= {f"his_{letter}": pronoun, f"own_{letter}": pronoun or f"{each.name}'s"}
-        given[f"aspects_{letter}"] = _enumerate(told)
+        given[f"aspects_{letter}"] = enumerate_words(told)
     for name, both in (("of_the_two", "the two"), ("of_both", f"{first.name} and {second.name}")):
         kinds = (tie.kind,) if ("tie", tie.kind) in load_biography_questions() else ("any",)
         given[name] = _fill("tie", kinds, {"both": both}, paragraph)
@@ -199,7 +199,3 @@ def _find_themes(subjects: Sequence[Subject], tie: _Tie) -> list[str]:
     each = [[theme for _, theme in _list_pieces(pair, tie)] for pair in (subjects, subjects[::-1])]
     shared = set(each[0]) == set(each[1]) and "" not in each[0]
     return sorted(set(each[0]), key=_LIFE.index) if shared and len(set(each[0])) <= _THEMES_AT_MOST else []
-
-
-def _enumerate(aspects: Sequence[str]) -> str:
-    return " and ".join(filter(None, (", ".join(aspects[:-1]), *aspects[-1:])))

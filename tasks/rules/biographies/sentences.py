@@ -25,33 +25,42 @@ KIN = {
     "male": {"parent": "father", "child": "son", "sibling": "brother"},
     "female": {"parent": "mother", "child": "daughter", "sibling": "sister"},
 }
+_IS_ONE = re.compile(r"\$\w*(?<!subject) (?:is|was)\b|^One of\b")
+"""A wording for one value."""
 _EARLY = 1000
 """Years before it are told with their era: in 14 is more than a year."""
 
 
-def verbalise_fact(name: str, fact: Fact, gender: str, *, is_person: bool, is_repeated: bool) -> str:
-    """Return a sentence that tells a fact with its value as it stands, or as a written date.
+def verbalise_facts(name: str, facts: Sequence[Fact], gender: str, *, is_person: bool, is_repeated: bool) -> str:
+    """Return a sentence that tells facts of one property with their values as they stand, or as written dates.
 
     `gender` is male, female or empty; `is_repeated` says that the text has told something of this property before.
     """
     wordings = load_biography_sentences()
     # a property whose wordings all want other values is told like one that has none
-    fitting = [told for key in (fact.property, "") for told in wordings.get(key, ()) if _fits(fact.value, told.values)]
-    wording = choose_wording(fitting[0].sentences, f"{name}|{fact.property}|{fact.value}")
+    label, values = facts[0].property, [fact.value for fact in facts]
+    fitting = [
+        told
+        for key in (label, "")
+        for told in wordings.get(key, ())
+        if all(_fits(value, told.values) for value in values)
+    ]
+    wordings_of_all = [each for each in fitting[0].sentences if not _IS_ONE.search(each)] if values[1:] else []
+    wording = choose_wording(wordings_of_all or fitting[0].sentences, f"{name}|{label}|{values[0]}")
     wording = _REPEATED.sub(r"\1 " if is_repeated else "", wording)
-    value = _format_value(fact.value) if is_date_property(fact.property) else fact.value
+    written = [_format_value(value) if is_date_property(label) else value for value in values]
     kin = KIN.get(gender, {kind: kind for kind in ("parent", "child", "sibling")})
     sentence = Template(wording).substitute(
         kin,
         a_child=with_article(kin["child"]),
         a_sibling=with_article(kin["sibling"]),
         subject=name if is_person else name_with_article(name),
-        property=fact.property,
-        value=value,
-        on_value=_format_when(fact.value),
-        the_value=name_with_article(value),
-        the_event=value if value.startswith(("The ", "the ", "World War ")) else f"the {value}",
-        a_value=with_article(value),
+        property=label,
+        value=enumerate_words(written),
+        on_value=enumerate_words([_format_when(value) for value in values]),
+        the_value=enumerate_words([name_with_article(value) for value in written]),
+        the_event=enumerate_words([_name_event(value) for value in written]),
+        a_value=enumerate_words([with_article(value) for value in written]),
     )
     # a value may bring its own stop: Warner Bros., Jeopardy!
     sentence = re.sub(r"([.!?…])\.$", r"\1", sentence)
@@ -68,6 +77,15 @@ def name_with_article(name: str) -> str:
     if name.startswith(("The ", "the ")) or not name[:1].isupper():
         return name
     return f"the {name}" if _IS_BODY.search(name) else place_with_article(name)
+
+
+def enumerate_words(words: Sequence[str]) -> str:
+    """Return `a, b and c`."""
+    return " and ".join(filter(None, (", ".join(words[:-1]), *words[-1:])))
+
+
+def _name_event(value: str) -> str:
+    return value if value.startswith(("The ", "the ", "World War ")) else f"the {value}"
 
 
 def _fits(value: str, patterns: Sequence[str]) -> bool:

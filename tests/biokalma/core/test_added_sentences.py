@@ -92,8 +92,8 @@ def test_a_change_is_shown_where_it_is() -> None:
 def test_stops_inside_the_value_end_no_sentence() -> None:
     sentence = "He was in Oh! What a Lovely War with others."
     assert isinstance(find_added("Ada wrote.", f"Ada wrote. {sentence}"), Unreadable)
-    assert find_added("Ada wrote.", f"Ada wrote. {sentence}", "Oh! What a Lovely War") == sentence
-    two = find_added("Ada wrote.", f"Ada wrote. {sentence} He left.", "Oh! What a Lovely War")
+    assert find_added("Ada wrote.", f"Ada wrote. {sentence}", ["Oh! What a Lovely War"]) == sentence
+    two = find_added("Ada wrote.", f"Ada wrote. {sentence} He left.", ["Oh! What a Lovely War"])
     assert isinstance(two, Unreadable)
 
 
@@ -166,7 +166,7 @@ NAMES = {"Q1": "Artemisia Gentileschi", "Q2": "Orazio Gentileschi"}
 
 
 def check(sentence: str, value: str, *known: str) -> str | Unreadable:
-    return check_added(OLD, f"{OLD} {sentence}", make_piece(value), map(make_piece, known), NAMES)
+    return check_added(OLD, f"{OLD} {sentence}", [make_piece(value)], map(make_piece, known), NAMES)
 
 
 @pytest.mark.parametrize(
@@ -209,9 +209,9 @@ def test_an_added_sentence_says_nothing_else(sentence: str, value: str, code: st
 def test_a_date_may_be_told_coarser_but_not_finer() -> None:
     known = [make_piece("1593-07-08", is_date=True)]
     new = f"{OLD} She was a painter in {{}}."
-    assert check_added(OLD, new.format("1593"), make_piece("painter"), known, NAMES) == "She was a painter in 1593."
+    assert check_added(OLD, new.format("1593"), [make_piece("painter")], known, NAMES) == "She was a painter in 1593."
     coarse = [make_piece("1593", is_date=True)]
-    assert isinstance(check_added(OLD, new.format("July 1593"), make_piece("painter"), coarse, NAMES), Unreadable)
+    assert isinstance(check_added(OLD, new.format("July 1593"), [make_piece("painter")], coarse, NAMES), Unreadable)
 
 
 WORD = st.text(st.characters(categories=["L", "N"]), min_size=1, max_size=12)

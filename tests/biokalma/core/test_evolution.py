@@ -15,7 +15,9 @@ from tasks.biokalma.core.evolution import (
     find_best,
     lacks,
     list_candidates,
+    list_missing,
     list_new,
+    list_whole,
     tell_what_decided,
     weigh_coherence,
     weigh_specificity,
@@ -218,6 +220,34 @@ def test_who_has_no_piece_yet_is_lacking() -> None:
     assert lacks(["Q1", "Q2"], [A]) == ["Q2"]
     assert lacks(["Q2", "Q2"], [A]) == ["Q2"]
     assert lacks(["Q1"], [A, B]) == []
+
+
+def test_a_relation_is_added_with_all_values_that_are_missing_or_not_at_all() -> None:
+    jobs = [make_piece("P106", job, value_qid=f"Q{at}") for at, job in enumerate("abcdef", start=10)]
+    places = [make_piece("P551", place, value_qid=f"Q{at}") for at, place in enumerate(("Paris", "Paris", "Rome"), 20)]
+    others = [make_piece("P106", "a", "Q2", "Q10")]
+    pool = [*jobs, *places, *others, A]
+    # of two values that are called alike one is enough; six are too many for a sentence
+    assert list_missing([], pool, {}) == [[places[0], places[2]], others, [A]]
+    assert list_missing([jobs[0], jobs[5], places[1]], pool, {}) == [jobs[1:5], [places[2]], others, [A]]
+    assert list_missing(pool, pool, {}) == []
+
+
+def test_a_set_holds_whole_relations_and_what_joins_the_two() -> None:
+    first, second = make_piece("P40", "Bob", value_qid="Q2"), make_piece("P40", "Eve", value_qid="Q3")
+    jobs = [make_piece("P106", job, value_qid=job) for job in ("Q10", "Q11")]
+    pool, people = [A, first, second, *jobs], {"Q1": "Ada", "Q2": "Bob"}
+    assert list_whole([A, first, jobs[0]], pool, people) == [A, first]
+    assert list_whole([second, jobs[1], jobs[0]], pool, people) == jobs[::-1]
+    assert list_whole([A, first], pool, {"Q1": "Ada"}) == [A]
+
+
+def test_a_third_who_is_called_like_one_of_the_two_is_not_brought_in() -> None:
+    names = {"Q1": "Winston Churchill", "Q2": "Randolph Churchill"}
+    father = make_piece("P22", "Randolph Churchill", value_qid="Q2")
+    namesake = make_piece("P22", "Winston Churchill", qid="Q2", value_qid="Q3")
+    assert list_missing([], [father, namesake, A], names) == [[father], [A]]
+    assert list_whole([father, namesake, A], [father, namesake, A], names) == [father, A]
 
 
 def test_what_is_said_the_other_way_round_is_not_new() -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 import pytest
+from support.rows.biographies import make_piece
 
 from tasks.assets import ROOT
 from tasks.biokalma.core.knowledge_sentences import RelationForm, find_form, read_relation_forms, verbalise_piece
@@ -30,6 +31,15 @@ def verbalise(
         statement=None,
     )
     return verbalise_piece(piece, name, forms)
+
+
+def test_several_values_of_a_relation_are_one_sentence(forms: Mapping[str, RelationForm]) -> None:
+    def verbalise_values(pid: str, *values: str) -> str:
+        first, *more = (make_piece("Q1", pid, value, "Q2") for value in values)
+        return verbalise_piece(first, "Artemisia", forms, more)
+
+    assert verbalise_values("P106", "painter", "poet") == "Artemisia's occupation is painter and poet."
+    assert verbalise_values("P463", "A", "Royal Society", "C") == "Artemisia is a member of A, the Royal Society and C."
 
 
 @pytest.mark.parametrize(

@@ -42,7 +42,7 @@ def find_error(kind: str, said: str) -> str:
         stated = find_stated(parse_citations(said, {piece.property for piece in pool}), pool, NAMES)
         return "cites_unstated" if stated.is_overdone else "unstated" if stated.unstated else ""
     if kind == "extend":
-        found = check_added(TEXT, said, BORN, [FATHER], NAMES)
+        found = check_added(TEXT, said, [BORN], [FATHER], NAMES)
     elif not isinstance(said, Unreadable):
         found = check_question(said, list(NAMES.values()), pieces, known)
         if kind == "specific" and isinstance(found, str):

@@ -33,6 +33,23 @@ def test_a_question_for_the_set_is_taken(question: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("question", "is_taken"),
+    [
+        (f"What of the siblings {TWO}?", True),
+        (f"How are {TWO} related as siblings?", True),
+        ("Who were Richard Hertwig and Oscar Hertwig's siblings?", False),
+        (f"Who were {TWO}, and who were their other siblings?", False),
+        (f"Who were the siblings of {TWO}?", False),
+        (f"Who were {TWO}, and what siblings did Oscar have?", False),
+    ],
+)
+def test_of_what_joins_the_two_a_question_asks_for_no_other_value(question: str, is_taken: bool) -> None:
+    found = check_question(question, NAMES, PIECES, load_properties_asked(), ["sibling", "unheard of"])
+    assert isinstance(found, str) is is_taken
+    assert check_question(question, NAMES, PIECES, load_properties_asked()) == question
+
+
+@pytest.mark.parametrize(
     ("question", "code"),
     [
         ("Who was Richard Hertwig?", "person_missing"),

@@ -97,7 +97,7 @@ def test_an_extension_keeps_the_text_and_says_the_piece(piece: Piece) -> None:
     name = CLAIMS[piece.qid][0]
     extended = read_paragraph(send("extend", paragraph="She liked horses.", piece=format_knowledge(name, [piece])))
     assert isinstance(extended, str)
-    added = check_added("She liked horses.", extended, piece, [], {"Q1": "Ada Lovelace", "Q2": "Lord Byron"})
+    added = check_added("She liked horses.", extended, [piece], [], {"Q1": "Ada Lovelace", "Q2": "Lord Byron"})
     assert isinstance(added, str), added
     assert name in added
 

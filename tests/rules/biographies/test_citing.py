@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import pytest
 
 from tasks.rules.biographies.citing import cite_paragraph
-from tasks.rules.biographies.pieces import Known, read_knowledge, read_piece
+from tasks.rules.biographies.pieces import Fact, Known, read_knowledge, read_piece
 
 ADA = (
     "{qid: Q1, name: Ada Lovelace, place of birth: London, place of death: London, occupation: mathematician, "
@@ -210,8 +210,10 @@ def test_knowledge_is_read_with_commas_and_colons_in_labels_and_values() -> None
 
 
 def test_a_piece_of_a_property_with_a_capital_is_read() -> None:
-    known, fact = read_piece("{qid: Q1, name: Ada, IQ score: 3}")
-    assert (known.name, fact.property, fact.value) == ("Ada", "IQ score", "3")
+    known = read_piece("{qid: Q1, name: Ada, IQ score: 3}")
+    assert (known.name, known.facts) == ("Ada", (Fact("IQ score", "3"),))
+    of_two = read_piece("{qid: Q1, name: Ada, IQ score: 3, IQ score: 4, or 5}")
+    assert of_two.facts == (Fact("IQ score", "3"), Fact("IQ score", "4, or 5"))
 
 
 @pytest.mark.parametrize("text", ["", "{qid: Q1, name: Ada}", "[qid: Q1, name: Ada, occupation: poet]"])

@@ -6,7 +6,7 @@ import pytest
 
 from tasks.rules.biographies.pieces import Fact
 from tasks.rules.biographies.reading import read_paragraph
-from tasks.rules.biographies.sentences import name_with_article, verbalise_fact
+from tasks.rules.biographies.sentences import name_with_article, verbalise_facts
 from tasks.rules.biographies.told import find_properties
 from tasks.rules.tables import Wordings, load_biography_properties, load_biography_sentences
 from tasks.text.sentences import split_sentences
@@ -23,8 +23,8 @@ VALUES = {
 def verbalise(
     property_label: str, value: str, *, gender: str = "", is_person: bool = True, is_repeated: bool = False
 ) -> str:
-    return verbalise_fact(
-        "Ada Lovelace", Fact(property_label, value), gender, is_person=is_person, is_repeated=is_repeated
+    return verbalise_facts(
+        "Ada Lovelace", [Fact(property_label, value)], gender, is_person=is_person, is_repeated=is_repeated
     )
 
 
@@ -136,8 +136,22 @@ def test_a_value_with_its_own_stop_gets_no_second_one(value: str, end: str, monk
     )
 
 
+def test_several_values_are_one_sentence_with_a_verb_that_fits() -> None:
+    def verbalise_all(label: str, *values: str) -> str:
+        facts = [Fact(label, value) for value in values]
+        return verbalise_facts("Ada Lovelace", facts, "", is_person=True, is_repeated=False)
+
+    assert "a poet, an actor and a painter." in verbalise_all("occupation", "poet", "actor", "painter")
+    assert "in Rome and the Netherlands." in verbalise_all("residence", "Rome", "Netherlands")
+    for at in range(20):
+        for label in ("instrument", "influenced by", "has subsidiary"):
+            assert " was among" not in (told := verbalise_all(label, f"A{at}", "B")), told
+            assert f"A{at} and" in told
+            assert "B was" not in told
+
+
 def test_what_is_no_person_may_have_an_article() -> None:
-    told = verbalise_fact("University of Paris", Fact("sport", "polo"), "", is_person=False, is_repeated=False)
+    told = verbalise_facts("University of Paris", [Fact("sport", "polo")], "", is_person=False, is_repeated=False)
     assert "he University of Paris" in told
     assert [name_with_article(name) for name in ("University of Paris", "iPhone", "The Who", "Paris")] == [
         "the University of Paris",

@@ -16,7 +16,7 @@ REFUSAL = "I cannot help with that."
 
 _PARAGRAPH = re.compile(r"<paragraph>(.*?)</paragraph>", re.DOTALL)
 _KNOWLEDGE = re.compile(r"<knowledge>\n(.*)\n</knowledge>", re.DOTALL)
-_PIECE = re.compile(r"<piece>\{.*: (.*)\}</piece>")
+_PIECE = re.compile(r"<piece>\{(.*, ([^,:]+): .*)\}</piece>")
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Asked:
     knowledge: str
     """What it may cite; empty where it is asked for something else."""
     value: str
-    """Of the piece to be brought in; empty where none is."""
+    """Of the piece to be brought in, or its values with `and` between; empty where none is."""
     correction: str
     """What was wrong with the reply before; empty at first."""
 
@@ -59,13 +59,14 @@ class ScriptedAuthor:
         is_again = "<paragraph>" not in messages[-1]["content"]
         text = messages[-3 if is_again else -1]["content"]
         (paragraph,) = _PARAGRAPH.findall(text)
-        knowledge, value = _KNOWLEDGE.search(text), _PIECE.search(text)
+        knowledge, piece = _KNOWLEDGE.search(text), _PIECE.search(text)
+        value = " and ".join(piece[1].split(f", {piece[2]}: ")[1:]) if piece else ""
         correction = messages[-1]["content"] if is_again else ""
         name = paragraph.split()[0]
         self.asked[prompt_id, name] += 1
         self.corrections += [correction] if correction else []
         manners = self.manners.get(f"{prompt_id} {name}") or self.manners[name]
-        said = manners(Asked(paragraph, knowledge[1] if knowledge else "", value[1] if value else "", correction))
+        said = manners(Asked(paragraph, knowledge[1] if knowledge else "", value, correction))
         return (200, said) if isinstance(said, str) else (said, "overloaded")
 
 

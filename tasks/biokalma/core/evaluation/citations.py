@@ -42,6 +42,7 @@ _TOKEN = re.compile(r"[\[\]:]")
 _COLON = re.compile(rf"{DRESS} ?:")
 _LINK = re.compile(r"\(https?://[^\s()]*\)")
 _WRAPS = frozenset({("(", ")"), ("[", "]"), ("*", "*"), ("_", "_"), ("`", "`")})
+_EDGES = ' "“”*_`'
 _QID_ALONE = re.compile(r"(?:qid ?: ?)?(Q[1-9][0-9]*)", re.IGNORECASE)
 _NO_PROPERTY = frozenset({"name", "qid"})
 """Labels of what says whom a citation is about."""
@@ -179,10 +180,11 @@ def _read_parts(flat: str, at: int, end: int, qid: str, known: KnownPieces) -> I
             yield from ((part, "") for part in found[0])
             qid, read_to = found[0][-1].qid, found[1]
             continue
-        label, value = flat[start:stop], flat[value_at:following].strip(' ,;"“”*_`')
-        before, _, last = value.rpartition(",")
-        if other := _QID_ALONE.fullmatch(last.strip()):
-            value = before.strip()
+        label, value = flat[start:stop], flat[value_at:following].rstrip(f",;{_EDGES}")
+        before, comma, last = value.rpartition(",")
+        # a QID behind a comma opens what is cited of the next item; alone it is the value
+        other = _QID_ALONE.fullmatch(last.strip(_EDGES)) if comma else None
+        value = (before if other else value).strip(f",;{_EDGES}")
         if label.lower() not in _NO_PROPERTY:
             yield (Part(qid, label, value), "") if value else (Part(""), "no_value")
         qid = other[1].upper() if other else qid

@@ -15,11 +15,14 @@ which these are, in the paper's script either, so none is here.
 The scorer `upstream` reads and counts citations as the public script does: brackets go to the first "]", a QID is what
 stands before the first comma, parts are cut at ": " and at the last ", " before it; precision is the number of pieces of the minimum set
 that are cited, over all citations, whether or not the graph has them, so a second citation of one piece counts against it; answers
-that are empty, or whose graph is, are left out. Marks and alignment are the paper's with either.
+that are empty, or whose graph is, are left out. In its graphs `name` and `qid` are properties like any other, so a cited name
+is a citation, correct where it equals the graph's; the scorer `fixed` leaves names out of both counts. Marks and alignment are
+the paper's with either.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise
+from types import MappingProxyType
 from typing import Literal
 
 from tasks.biokalma.core.evaluation.alignment import Claim, list_marked, make_claim
@@ -74,8 +77,12 @@ def score_citations(
     removed: Sequence[Piece],
     aligns: Callable[[Claim], bool],
     scorer: Scorer = "fixed",
+    names: Mapping[str, str] = MappingProxyType({}),
 ) -> CitationScore:
-    """Return the counts of an answer; `aligns` tells whether a triple follows from a sentence."""
+    """Return the counts of an answer; `aligns` tells whether a triple follows from a sentence.
+
+    `names`: QID → name of the items whose graphs were shown, which the scorer `upstream` counts as citations.
+    """
     triples = [each for each in cited.citations if each.kind == "triple"]
     malformed = sum(each.kind == "malformed" for each in cited.citations)
     marked = list_marked(cited)
@@ -92,7 +99,7 @@ def score_citations(
         "found": _count_found(wanted, correct),
     }
     if scorer == "upstream":
-        counts = _count_upstream(cited.answer, given, minimum)
+        counts = _count_upstream(cited.answer, given, minimum, names)
     return CitationScore(
         **counts,
         scorer=scorer,
@@ -134,11 +141,14 @@ def _fold(value: str) -> str:
     return fold_text(value).rstrip(".")
 
 
-def _count_upstream(answer: str, given: Sequence[Piece], minimum: Sequence[Piece]) -> dict[str, int]:
+def _count_upstream(
+    answer: str, given: Sequence[Piece], minimum: Sequence[Piece], names: Mapping[str, str]
+) -> dict[str, int]:
     triples = [triple for line in answer.split("\n") for triple in _read_upstream(line)]
     graph, wanted = ([(each.qid, each.property, each.value) for each in pieces] for pieces in (given, minimum))
     hit = _count_found(wanted, triples)
-    known = frozenset(graph)
+    of_items = [each for qid, name in names.items() for each in ((qid, "name", name), (qid, "qid", qid))]
+    known = frozenset([*graph, *of_items])
     return {"cited": len(triples), "correct": sum(each in known for each in triples), "needed": hit, "found": hit}
 
 

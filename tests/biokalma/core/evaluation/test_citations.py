@@ -72,6 +72,21 @@ def test_dress_and_other_writings_change_nothing(written: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("written", "expected"),
+    [
+        ("[Q1, place of birth: Q999]", [("Q1", "place of birth", "Q999")]),
+        ("[Q1, place of birth: `Q999`]", [("Q1", "place of birth", "Q999")]),
+        ("[Q1, occupation: Q5, occupation: Q6]", [("Q1", "occupation", "Q5"), ("Q1", "occupation", "Q6")]),
+        ("[Q1, award: X, Q2, child: Bob]", [("Q1", "award", "X"), ("Q2", "child", "Bob")]),
+        ("[Q1, award: , Q2, child: Bob]", [("", "", ""), ("Q2", "child", "Bob")]),
+    ],
+)
+def test_a_qid_alone_is_a_value_and_behind_a_comma_the_next_item(written: str, expected: list[tuple[str, ...]]) -> None:
+    found = read_citations(f"She was {written}.", ADA).citations
+    assert [(each.qid, each.property, each.value) for each in found] == expected
+
+
+@pytest.mark.parametrize(
     "mark", ["[NA]", "[ NA ]", "[na]", "[N/A]", "【NA】", "**[NA]**", "[Not available]", "[NA: date]"]
 )
 def test_marks_of_missing_knowledge(mark: str) -> None:

@@ -91,6 +91,32 @@ def test_counts_of_answers_with_planted_citations(name: str, scorer: Scorer) -> 
 
 
 @pytest.mark.parametrize("name", ["simple", "complex"])
+def test_upstream_takes_a_cited_name_for_correct_where_it_is_the_graph_s(name: str) -> None:
+    draw = random.Random(name)
+    totals: Counter[str] = Counter()
+    for graph in [each for each in read_graphs(name) if each] * 5:
+        names = {piece.qid: piece.value for piece in graph if piece.property == "name"}
+        # the public script cuts at these
+        given = [piece for piece in graph if piece.property != "name" and not re.search(r": |\]", piece.value)]
+        minimum, expected = draw.sample(given, min(len(given), 7)), Counter[str]()
+        brackets = []
+        for piece in draw.choices(given, k=draw.randint(1, 9)):
+            kind = draw.choice(["right", "wrong", "none", "of another"])
+            value = draw.choice([piece.value, f"{piece.value} the second"])
+            cited = {"right": names[piece.qid], "wrong": f"{names[piece.qid]} II", "of another": "Nobody Known"}.get(
+                kind
+            )
+            brackets.append(f"[{piece.qid}, {f'name: {cited}, ' if cited else ''}{piece.property}: {value}]")
+            expected += Counter(cited=1 + (cited is not None), correct=(value == piece.value) + (kind == "right"))
+        answer = " ".join(f"Something is told {each}." for each in brackets)
+        counts = score_citations(read_citations(answer, given), given, minimum, [], align_lexically, "upstream", names)
+        assert (counts.cited, counts.correct) == (expected["cited"], expected["correct"]), answer
+        totals += expected + Counter(answers=1)
+    print(f"{name}: {dict(totals)}, no difference")
+    assert totals["answers"] >= 1500
+
+
+@pytest.mark.parametrize("name", ["simple", "complex"])
 def test_a_whole_graph_in_one_bracket_a_person_is_read_back(name: str) -> None:
     for graph in read_graphs(name):
         people = list(dict.fromkeys(piece.qid for piece in graph))

@@ -105,6 +105,28 @@ def test_upstream_counts_as_the_public_script_does(
     assert (counts.cited, counts.correct, counts.needed, counts.found, counts.is_left_out) == (*expected, False)
 
 
+@pytest.mark.parametrize(
+    ("citations", "expected", "fixed"),
+    [
+        # cited, correct, needed, found; with the scorer fixed: cited, correct
+        ("[Q1, name: Ada Lovelace, occupation: poet]", (2, 2, 1, 1), (1, 1)),
+        ("[Q1, name: Ada, occupation: poet]", (2, 1, 1, 1), (1, 1)),
+        ("[Q2, name: Ada Lovelace, child: Ada Lovelace]", (2, 1, 1, 1), (1, 1)),
+        ("[Q1, occupation: poet, name: Ada Lovelace]", (2, 2, 1, 1), (1, 1)),
+        ("[Q1, name: Ada Lovelace]", (1, 1, 0, 0), (1, 0)),
+        ("[Q9, name: Ada Lovelace, occupation: poet]", (2, 0, 0, 0), (1, 0)),
+    ],
+)
+def test_a_cited_name_counts_with_upstream_and_is_correct_where_it_is_the_graph_s(
+    citations: str, expected: tuple[int, ...], fixed: tuple[int, int]
+) -> None:
+    cited, names = read_citations(f"She was {citations}.", ADA), {"Q1": "Ada Lovelace", "Q2": "Lord Byron"}
+    counts = score_citations(cited, ADA, MINIMUM, [], align_lexically, "upstream", names)
+    assert (counts.cited, counts.correct, counts.needed, counts.found) == expected
+    counts = score_citations(cited, ADA, MINIMUM, [], align_lexically, "fixed", names)
+    assert (counts.cited, counts.correct) == fixed
+
+
 def test_upstream_leaves_out_answers_that_are_empty_and_graphs_that_are() -> None:
     assert score("She [Q1, occupation: poet].", "upstream", []).is_left_out
     assert score("", "upstream").is_left_out
