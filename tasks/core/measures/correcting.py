@@ -98,17 +98,17 @@ def correct_share(
         more = np.vstack((np.pad(added, ((0, 0), (0, 4))), np.pad(_add_labels(rates), ((0, 0), (4, 0)))))
         drawn = _draw(np.vstack((both, more)), generator, draws)
         answers, labels = drawn[:, :4], drawn[:, 4:]
-        called_right = answers[:, 3] / answers[:, 2]
+        called_right = answers[:, 3] / np.maximum(answers[:, 2], _ADDED)
     else:
         answers = _draw(np.vstack((sums, added)), generator, draws)
         labels = _draw(np.vstack((_list_tables(rates, list(rates.questions)), _add_labels(rates))), generator, draws)
         called_right = _draw_called_right(rates, generator, draws)
     sensitivity, specificity = _find_rates(labels, called_right)
-    low, high = (_correct(answers, sensitivity, specificity, unknown) for unknown in (0.0, 1.0))
-    value = _correct(
-        sums.sum(axis=0, keepdims=True), np.array([rates.sensitivity]), np.array([rates.specificity]), np.nan
-    )
-    return round_value(float(value[0])), (cut_tails(low)[0], cut_tails(high)[1])
+    lows, highs = (_correct(answers, sensitivity, specificity, unknown) for unknown in (0.0, 1.0))
+    of_all = sums.sum(axis=0, keepdims=True)
+    value = float(_correct(of_all, np.array([rates.sensitivity]), np.array([rates.specificity]), 0.0)[0])
+    # the added items may draw an interval off a share of 0 or 1
+    return round_value(value), (min(cut_tails(lows)[0], round(value, 4)), max(cut_tails(highs)[1], round(value, 4)))
 
 
 def _correct(sums: Floats, sensitivity: Floats, specificity: Floats, unknown: float) -> Floats:
@@ -116,8 +116,7 @@ def _correct(sums: Floats, sensitivity: Floats, specificity: Floats, unknown: fl
     scored, total, judged, right = sums.T
     with np.errstate(invalid="ignore", divide="ignore"):
         corrected = (right / judged + specificity - 1) / (sensitivity + specificity - 1)
-    usable = (sensitivity + specificity > 1) & (judged > 0)
-    corrected = np.where(usable, np.clip(corrected, 0.0, 1.0), unknown)
+    corrected = np.where((sensitivity + specificity > 1) & (judged > 0), np.clip(corrected, 0.0, 1.0), unknown)
     return np.asarray((corrected * judged + total - right) / scored)
 
 

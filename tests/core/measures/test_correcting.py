@@ -81,6 +81,10 @@ def test_few_labels_without_an_error_are_not_taken_for_a_judge_that_never_errs()
     found = correct_share(QUESTIONS, answer(55), rates, is_own=False)
     assert found and found[0] == 0.55
     assert found[1][0] < wilson(55, 100)[0] and found[1][1] > wilson(55, 100)[1]
+    # all right, none judged: the labels change nothing
+    for right, judged in ((100, 100), (0, 0)):
+        ends = correct_share(QUESTIONS, answer(right, judged), rates, is_own=False)
+        assert ends and ends[0] == right / 100 and ends[1][0] <= ends[0] <= ends[1][1]
     # a judge that may as well guess leaves open what is right
     barely = measure_rates(*label(3, 2, 2, 3), QUESTIONS[:10], None, 10)
     vague = correct_share(QUESTIONS, answer(55), barely, is_own=False)
@@ -103,6 +107,6 @@ def test_an_interval_depends_on_no_order() -> None:
 @pytest.mark.parametrize("transfers", [False, True])
 def test_the_interval_holds_the_true_rate_where_the_raw_one_does_not(transfers: bool) -> None:
     # tests/trials/corrected.py measures more rates, on more samples
-    samples = [hold(0.69, (0.8, 0.97), 120, transfers, seed) for seed in range(150)]
-    assert sum(sample[0] for sample in samples) >= 0.9 * 150
-    assert sum(sample[1] for sample in samples) <= 0.2 * 150
+    samples = [hold(0.69, (0.8, 0.97), 120, transfers, seed) for seed in range(80)]
+    assert sum(sample[0] for sample in samples) >= 0.88 * 80
+    assert sum(sample[1] for sample in samples) <= 0.2 * 80
