@@ -98,7 +98,7 @@ def explain_interval(clusters: int, unlike: int | None = None) -> str:
         return "one cluster: nothing to draw an interval from"
     if unlike == 0:
         return "all clusters have the same mean: the interval knows of no spread"
-    if unlike is not None and unlike < min(_FEW_UNLIKE, clusters / 2):
+    if unlike is not None and unlike < min(_FEW_UNLIKE, clusters / 4):
         return f"all but {unlike} of {clusters} clusters have the same mean: the interval is much too narrow"
     return f"an interval from {clusters} clusters is too narrow" if clusters < _FEW else ""
 
