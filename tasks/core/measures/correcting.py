@@ -2,7 +2,7 @@
 
 Where a judge calls a share p right, (p + specificity − 1)/(sensitivity + specificity − 1) is right (Rogan and Gladen 1978).
 The interval is a percentile bootstrap over both samples: each draw takes questions of the evaluation and questions of the
-labels whole. Each sample gets half an item of each outcome, as a question of its own, in its draws alone: otherwise a judge
+labels whole. Each sample gets an item of each outcome, as a question of its own, in its draws alone: otherwise a judge
 without an error among twenty labels would pass for one that never errs. tests/trials/corrected.py measures the coverage.
 """
 
