@@ -14,11 +14,12 @@ from pydantic import BaseModel
 from flows.cli.options import print_json, print_lines
 from flows.running import make_build
 from tasks.core.evaluation.judge_cards import JudgeCard, JudgeIdentity, choose_card, describe_card
-from tasks.core.evaluation.rows import EvaluationMetric
+from tasks.core.evaluation.rows import EvaluationMetric, Score
 from tasks.core.rows import arrow_schema, rows_from_arrow
 from tasks.engine.naming.locks import make_lock
 from tasks.engine.spending.bounds import Purse
 from tasks.errors import BudgetReached, FactmillError, OldBuild, OutputError
+from tasks.evaluation.corrected import CorrectedRate, correct_rates
 from tasks.evaluation.measured import find_measured, read_held, tell_left_out
 from tasks.evaluation.record import METRICS, Evaluation, EvaluationParams, identify_judge, settle_batches
 from tasks.options import BuildReport, RunOptions, warehouse_of
@@ -186,7 +187,9 @@ def read_card(
 def describe_evaluation(evaluation: Evaluation, report: BuildReport, written: Sequence[Path]) -> dict[str, Any]:
     """Return an evaluation as the one object that --json ends with."""
     facts, warehouse = report.facts, Path(report.warehouse)
-    judge, card = read_card(warehouse, evaluation, find_build(warehouse, report.build_id))
+    record = find_build(warehouse, report.build_id)
+    judge, card = read_card(warehouse, evaluation, record)
+    corrected = [] if card is None else _correct(warehouse, evaluation, record, judge, card)
     return {
         "evaluation_id": report.build_id,
         "benchmark": evaluation.of.name,
@@ -208,7 +211,21 @@ def describe_evaluation(evaluation: Evaluation, report: BuildReport, written: Se
         "notes": list(dict.fromkeys([*facts.get("notes", ()), *report.notes])),
         "reports": [str(path) for path in written],
         "metrics": [metric.model_dump() for metric in read_metrics(warehouse, report.build_id)],
+        "corrected": [asdict(rate) for rate in corrected],
     }
+
+
+def _correct(
+    warehouse: Path, evaluation: Evaluation, record: BuildRecord, judge: JudgeIdentity | None, card: JudgeCard
+) -> list[CorrectedRate]:
+    """Return the rates of an evaluation without its judge's errors."""
+    with open_warehouse(warehouse) as db:
+        answers, scores = (
+            read_table(db, record.build_id, name, model)
+            for name, model in ((evaluation.main_table, evaluation.row), (f"{evaluation.of.name}_scores", Score))
+        )
+    params, model = record.lock["params"]["params"], record.report["facts"]["model"]
+    return list(correct_rates(evaluation, model, record.build_id, answers, scores, card, judge, params["seed"]))
 
 
 def format_evaluation(evaluation: Evaluation, report: BuildReport, written: Sequence[Path]) -> list[str]:
@@ -226,7 +243,13 @@ def format_evaluation(evaluation: Evaluation, report: BuildReport, written: Sequ
     shown = sorted(
         (each for each in overall if each.metric in order), key=lambda each: (each.setting, order[each.metric])
     )
-    lines += [f"  {metric.setting:22} {metric.metric:26} {describe_value(metric)}" for metric in shown]
+    corrected = {
+        (each["setting"], each["metric"]): describe_corrected(CorrectedRate(**each)) for each in told["corrected"]
+    }
+    lines += [
+        f"  {metric.setting:22} {metric.metric:26} {describe_value(metric)}{corrected.get((metric.setting, metric.metric), '')}"
+        for metric in shown
+    ]
     lines += [f"  {kind} in the file of answers: {what}" for kind, what in told["answers"].items()]
     lines.append(
         f"  calls: {report.calls_sent} sent, {report.calls_replayed} replayed; "
@@ -250,7 +273,16 @@ def describe_value(metric: EvaluationMetric) -> str:
     bounds = f", {metric.n_unscored} unscored" if metric.n_unscored else ""
     if bounds and metric.bound_low is not None:
         bounds += f": {metric.bound_low:.3f} to {metric.bound_high:.3f}"
-    return f"{metric.value:.3f}{interval} (n = {metric.n}{bounds})"
+    note = f"; {metric.note}" if metric.note else ""
+    return f"{metric.value:.3f}{interval} (n = {metric.n}{bounds}{note})"
+
+
+def describe_corrected(rate: CorrectedRate) -> str:
+    """Return a rate without its judge's errors as the end of a line."""
+    note = f" ({rate.note})" if rate.note else ""
+    if rate.value is None:
+        return f"; not corrected{note}"
+    return f"; without the judge's errors {rate.value:.3f} [{rate.ci_low:.3f}, {rate.ci_high:.3f}]{note}"
 
 
 def write_questions(evaluation: Evaluation, params: EvaluationParams, run: RunOptions, to: Path) -> str:

@@ -9,9 +9,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from tasks.core.evaluation.rows import EvaluationMetric
+from tasks.core.measures.comparing import Ranks
 from tasks.core.measures.figures import Figure, Series
+from tasks.evaluation.corrected import CorrectedRate
 from tasks.evaluation.record import Evaluation
-from tasks.reports.comparing import Ranking
 from tasks.reports.content import LOW_COVERAGE, Evaluated, PaperRow, Report, list_differences, outline_report
 from tasks.reports.texts import format_share, say
 from tasks.storage.builds import BuildRecord
@@ -59,9 +60,9 @@ class Cell:
     """What one model has in one setting."""
 
     metric: EvaluationMetric
-    rank: int | None
-    """Among the models, on the items that all have a score for; equal ranks are a tie. None: not compared."""
-    is_tie: bool
+    ranks: Ranks | None
+    """First and last that it may have among the models, on the items that all have a score for. None: not compared."""
+    corrected: CorrectedRate | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +134,11 @@ class Card:
         """True where there are several models."""
         return len(self.models) > 1
 
+    @property
+    def has_corrected(self) -> bool:
+        """True where a rate is corrected for its judge's errors."""
+        return any(cell.corrected for part in self.parts for row in part.rows for cell in row.cells.values())
+
 
 _FACTS = ("Answers", "Judge", "Measured on", "World", "Settings", "Parameters", "Answers asked for", "Evaluation")
 """Of a report's facts, those that a card repeats."""
@@ -192,19 +198,18 @@ def _list_rows(evaluation: Evaluation, report: Report, best: Sequence[Best]) -> 
     settings = sorted({each.setting for each in report.headline}, key=lambda name: (order.get(name, len(order)), name))
     for setting in settings:
         ranking = rankings.get(setting)
+        ranks = {each.model: each.ranks for each in ranking.placed} if ranking else {}
         yield SettingRow(
             setting=setting,
             told=evaluation.settings.get(setting, ""),
-            cells={each.model: _make_cell(each, ranking) for each in report.headline if each.setting == setting},
+            cells={
+                each.model: Cell(each, ranks.get(each.model), report.find_corrected(each))
+                for each in report.headline
+                if each.setting == setting
+            },
             shared=ranking.n if ranking else None,
             best=next((each for each in best if each.setting == setting and not each.group), None),
         )
-
-
-def _make_cell(metric: EvaluationMetric, ranking: Ranking | None) -> Cell:
-    ranks = {each.model: each.rank for each in ranking.placed} if ranking else {}
-    rank = ranks.get(metric.model)
-    return Cell(metric, rank, rank is not None and list(ranks.values()).count(rank) > 1)
 
 
 def _find_best(evaluation: Evaluation, paper: Sequence[PaperRow]) -> Iterator[Best]:

@@ -1,7 +1,6 @@
 """Several models side by side, on the items that all of them have a score for."""
 
 import dataclasses
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -10,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tasks.core.evaluation.rows import EvaluationMetric
-from tasks.core.measures.comparing import Comparison, compare_all, keep_shared, rank
+from tasks.core.measures.comparing import Comparison, Ranks, compare_all, keep_shared, rank
 from tasks.core.measures.metrics import Scores
 from tasks.evaluation.record import Evaluation
 
@@ -23,8 +22,8 @@ class Placed:
     """One model in a ranking."""
 
     model: str
-    rank: int | None
-    """Equal ranks are a tie; None: it has no score here, or nothing to be compared by."""
+    ranks: Ranks | None
+    """First and last rank that it may have; None: it has no score here, or nothing to be compared by."""
     value: float | None
     """Mean of the items that all have."""
     scored: int
@@ -74,10 +73,10 @@ def _place_all(
     setting: str, metric: str, counts: Mapping[str, int], found: Sequence[Comparison], lower_is_better: bool
 ) -> Ranking:
     values = {one.first: one.value_first for one in found} | {one.second: one.value_second for one in found}
-    ranks = rank(list(counts), found)
-    placed = [Placed(model, ranks[model], values.get(model), scored) for model, scored in counts.items()]
+    ranks = rank(found, lower_is_better)
+    placed = [Placed(model, ranks.get(model), values.get(model), scored) for model, scored in counts.items()]
     sign = 1 if lower_is_better else -1
-    placed.sort(key=lambda each: (each.rank or math.inf, sign * (each.value or 0.0), each.model))
+    placed.sort(key=lambda each: (each.ranks is None, sign * (each.value or 0.0), each.model))
     return Ranking(setting, metric, found[0].n, tuple(placed), tuple(found))
 
 

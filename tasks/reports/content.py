@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from tasks.core.evaluation.judge_cards import JudgeCard, JudgeIdentity, describe_card
 from tasks.core.evaluation.rows import EvaluationMetric
 from tasks.core.measures.figures import Figure
+from tasks.evaluation.corrected import CorrectedRate, correct_rates
 from tasks.evaluation.record import BUILT_IN, EXACT, Evaluation, PaperFigure
 from tasks.reports.comparing import Ranking, rank_models
 from tasks.reports.entries import Entry, list_entries, shorten
@@ -98,6 +99,8 @@ class Report:
     paper: tuple[PaperRow, ...]
     paper_notes: tuple[str, ...]
     """Where the paper's figures stand, and why ours may not be comparable."""
+    corrected: tuple[CorrectedRate, ...] = ()
+    """Metrics over all items, corrected for the errors of a judge that has a card."""
     grouped: tuple[EvaluationMetric, ...] = ()
     figures: tuple[Figure, ...] = ()
     unscored: tuple[Unscored, ...] = ()
@@ -119,6 +122,12 @@ class Report:
     def is_comparison(self) -> bool:
         """True where there are several models."""
         return len(self.subjects) > 1
+
+    def find_corrected(self, metric: EvaluationMetric) -> CorrectedRate | None:
+        """Return a metric's corrected rate; None where there is none."""
+        place = (metric.model, metric.setting, metric.metric)
+        found = (each for each in self.corrected if (each.model, each.setting, each.metric) == place)
+        return None if metric.group_by else next(found, None)
 
 
 def make_report(evaluation: Evaluation, evaluated: Sequence[Evaluated]) -> Report:
@@ -158,6 +167,13 @@ def outline_report(evaluation: Evaluation, evaluated: Sequence[Evaluated]) -> Re
         subjects=tuple(_describe(evaluation, label, each) for label, each in named.items()),
         headline=tuple(each for each in overall if each.metric in order),
         more=tuple(each for each in overall if each.metric not in order),
+        corrected=tuple(
+            rate
+            for label, each in named.items()
+            for rate in correct_rates(
+                evaluation, label, each.record.build_id, each.answers, each.scores, each.card, each.judge, seed
+            )
+        ),
         rankings=tuple(rank_models(evaluation, tables, metrics, seed)) if len(named) > 1 else (),
         paper=tuple(_set_beside(evaluation.paper, metrics, labels)),
         paper_notes=tuple(paper_notes),

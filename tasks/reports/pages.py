@@ -17,7 +17,16 @@ from tasks.reports.content import PaperRow, Report
 from tasks.reports.drawing import COLOURS, SIGNS, draw_figure
 from tasks.reports.entries import Entry
 from tasks.reports.templates import fill_markdown, html_environment, markdown_environment, read_template
-from tasks.reports.texts import LONGEST_NAME, format_interval, format_number, format_p, format_share, say, shorten_line
+from tasks.reports.texts import (
+    LONGEST_NAME,
+    format_interval,
+    format_number,
+    format_p,
+    format_ranks,
+    format_share,
+    say,
+    shorten_line,
+)
 
 _LONG_LIST = 12
 """Verdicts up to which the browser of items can be filtered by them: scores differ from item to item."""
@@ -25,6 +34,7 @@ _FILTERS = {
     "number": format_number,
     "share": format_share,
     "p": format_p,
+    "ranks": format_ranks,
     "say": say,
     "interval": lambda each, signed=False: format_interval(each.ci_low, each.ci_high, signed),
     "bounds": lambda each: format_interval(each.bound_low, each.bound_high),

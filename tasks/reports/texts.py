@@ -48,6 +48,11 @@ def format_share(value: float | None) -> str:
     return "100 %" if value == 1 else f"{min(value * 100, 99.9):.1f} %"
 
 
+def format_ranks(ranks: tuple[int, int] | None) -> str:
+    """Return the ranks that a model may have; a dash for none."""
+    return "–" if ranks is None else str(ranks[0]) if ranks[0] == ranks[1] else f"{ranks[0]}–{ranks[1]}"
+
+
 def format_p(p: float | None) -> str:
     """Return a p-value to two significant digits."""
     if p is None:

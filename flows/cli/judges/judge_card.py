@@ -49,7 +49,7 @@ def judge_card(
 ) -> None:
     """Say how far a judge agrees with people: accuracy, Cohen's kappa, confusion, each label and setting. Where the labels
     are of a draw, rare verdicts are weighted back to what they are. The card is kept; reports of evaluations by this judge
-    name it.
+    name it, and show the rate without its errors.
 
     \b
     Examples:

@@ -4,6 +4,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from pydantic import Field
+
 from tasks.core.evaluation.labels import DrawnItem, LabelScheme
 from tasks.core.fingerprints import digest_json
 from tasks.core.measures.agreement import (
@@ -17,6 +19,7 @@ from tasks.core.measures.agreement import (
     measure_agreement,
     weigh_strata,
 )
+from tasks.core.measures.correcting import JudgeRates, measure_rates
 from tasks.core.rows import StrictModel
 
 
@@ -58,6 +61,11 @@ class JudgeCard(StrictModel):
     by_class: list[ClassAgreement]
     by_setting: dict[str, Agreement]
     notes: list[str]
+    drawn_of: tuple[str, ...] = ()
+    """Evaluations that the labelled answers were drawn of; none of answers of somebody's own."""
+    rates: dict[str, JudgeRates] = Field(default_factory=dict)
+    """Setting → how often the judge is right on what is right and on what is wrong; empty: on all settings. None where labels
+    are ratings, and in cards of an earlier factmill."""
 
     @property
     def id(self) -> str:
@@ -97,9 +105,10 @@ def make_card(
     chosen = {item: _find_commonest(list(given.values())) for item, given in labels.items()}
     asked = [item for item in sorted(chosen) if chosen[item] and item in verdicts]
     used = [item for item in asked if verdicts[item].verdict]
+    drawn = [items[item] for item in used]
     people, judge = [str(chosen[item]) for item in used], [verdicts[item].verdict for item in used]
-    clusters = [items[item].cluster for item in used]
-    weights = _weigh([items[item] for item in used])
+    clusters = [item.cluster for item in drawn]
+    weights = _weigh(drawn)
     table = cross(people, judge, classes)
 
     def agree(
@@ -117,8 +126,26 @@ def make_card(
             scheme.is_ordinal and not right,
         )
 
+    # a draw by another judge's verdicts says nothing sure of how often this one gives its own
+    strata = {(item.draw, item.stratum) for item in drawn}
+    is_of_judge = len(strata) == len({(item.draw, item.stratum, said) for item, said in zip(drawn, judge, strict=True)})
+
+    def rate(places: Sequence[int]) -> JudgeRates:
+        mine = None if weights is None else [weights[place] for place in places]
+        return measure_rates(
+            [people[place] in scheme.right for place in places],
+            [judge[place] in scheme.right for place in places],
+            [clusters[place] for place in places],
+            mine,
+            len(places) if mine is None or not is_of_judge else round(sum(mine)),
+        )
+
     everything = range(len(used))
-    settings = [items[item].setting for item in used]
+    by_setting = {
+        name: [place for place in everything if drawn[place].setting == name]
+        for name in sorted({item.setting for item in drawn})
+        if name
+    }
     overall = agree(everything, None)
     card = JudgeCard(
         identity=identity,
@@ -133,14 +160,14 @@ def make_card(
         confusion=[[round(cell) for cell in row] for row in table.tolist()],
         overall=overall,
         reweighted=agree(everything, weights) if weights else None,
-        as_right=agree(everything, weights, scheme.right) if scheme.right else None,
+        as_right=agree(everything, weights, scheme.right) if scheme.right and len(classes) > 2 else None,
         by_class=describe_classes(people, judge, classes, weights),
-        by_setting={
-            name: agree([place for place in everything if settings[place] == name], weights)
-            for name in sorted(set(settings))
-            if name
-        },
+        by_setting={name: agree(places, weights) for name, places in by_setting.items()},
         notes=[],
+        drawn_of=tuple(sorted({item.evaluation for item in drawn if item.evaluation})),
+        rates={
+            name: rate(places) for name, places in [("", everything), *by_setting.items()] if scheme.right and places
+        },
     )
     warnings = [explain_few(card.overall), card.main.note, *more_notes]
     return card.model_copy(update={"notes": list(dict.fromkeys(filter(None, warnings)))})
@@ -165,7 +192,7 @@ def describe_card(card: JudgeCard | None, identity: JudgeIdentity) -> str:
     if card.identity != identity:
         # exact is a program and has no prompt
         what = "code" if identity.judge == "exact" else "prompts"
-        told += f"; the card was made with other {what} than this evaluation's"
+        told += f"; the card was made with other {what} than this evaluation's, so it corrects no rate"
     return "; ".join([told, *([few] if (few := explain_few(card.overall)) else [])])
 
 
@@ -174,9 +201,9 @@ def tell_agreement(found: Agreement) -> str:
     if found.accuracy is None:
         return f"nothing: {found.note}"
     told = f"{found.accuracy:.1%} [{found.accuracy_low:.1%}, {found.accuracy_high:.1%}], kappa "
-    told += _tell_kappa(found.kappa, found.kappa_low, found.kappa_high)
+    told += _format_estimate(found.kappa, found.kappa_low, found.kappa_high)
     if found.weighted_kappa is not None:
-        told += f", quadratic kappa {_tell_kappa(found.weighted_kappa, found.weighted_kappa_low, found.weighted_kappa_high)}"
+        told += f", quadratic kappa {_format_estimate(found.weighted_kappa, found.weighted_kappa_low, found.weighted_kappa_high)}"
     return told
 
 
@@ -200,6 +227,12 @@ def format_card(card: JudgeCard) -> list[str]:
     lines.append(f"  {'the labelled items':24} {tell_agreement(card.overall)}")
     lines += [f"  {'right or wrong alone':24} {tell_agreement(card.as_right)}"] if card.as_right else []
     lines += [f"  setting {name:16} {tell_agreement(each)} (n = {each.n})" for name, each in card.by_setting.items()]
+    lines += [
+        f"  {f'setting {name}' if name else 'all settings':24} sensitivity "
+        f"{_format_estimate(each.sensitivity, each.sensitivity_low, each.sensitivity_high)}, specificity "
+        f"{_format_estimate(each.specificity, each.specificity_low, each.specificity_high)}"
+        for name, each in card.rates.items()
+    ]
     width = max(map(len, [*card.classes, "people \\ judge"])) + 2
     lines.append("  " + "people \\ judge".ljust(width) + "".join(label.rjust(8) for label in card.classes))
     lines += [
@@ -235,10 +268,10 @@ def _weigh(items: Sequence[DrawnItem]) -> list[float] | None:
     return weigh_strata([f"{item.draw} {item.stratum}" for item in items], sizes)
 
 
-def _tell_kappa(kappa: float | None, low: float | None, high: float | None) -> str:
-    if kappa is None:
+def _format_estimate(value: float | None, low: float | None, high: float | None) -> str:
+    if value is None:
         return "none"
-    return f"{kappa:.3f}" if low is None else f"{kappa:.3f} [{low:.3f}, {high:.3f}]"
+    return f"{value:.3f}" if low is None else f"{value:.3f} [{low:.3f}, {high:.3f}]"
 
 
 def _tell(share: float | None) -> str:

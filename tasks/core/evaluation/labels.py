@@ -42,7 +42,7 @@ class LabelScheme:
         LabelScheme(
             asks="How does the answer compare with the gold answer?",
             classes={"A": "wrong or no answer", "B": "right, and more exact", …, "F": "right in part"},
-            right=frozenset("BCE"),
+            right=frozenset("BCE"), metric="judged",
             of=lambda row: [Part("", row["question"], row["gold"], row["answer_read"], row["grade"])] if … else [],
             prompts=(JUDGE_ANSWER,), pose=pose_answer,
         )
@@ -65,7 +65,9 @@ class LabelScheme:
     answers can be labelled."""
     is_ordinal: bool = False
     right: frozenset[str] = frozenset()
-    """Labels that count as right, where there are more than two."""
+    """Labels that count as right; empty where labels are ratings."""
+    metric: str = ""
+    """Metric that is the share of answers with such a verdict: what a judge's card corrects."""
 
 
 class DrawnItem(StrictModel):

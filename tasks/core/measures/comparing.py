@@ -12,7 +12,16 @@ from typing import Literal
 
 import numpy as np
 
-from tasks.core.measures.intervals import DRAWS, Z_95, Floats, bootstrap, explain_interval, sum_clusters, to_whole
+from tasks.core.measures.intervals import (
+    DRAWS,
+    Z_95,
+    Floats,
+    bootstrap,
+    count_unlike,
+    explain_interval,
+    sum_clusters,
+    to_whole,
+)
 from tasks.core.measures.metrics import Scores, number, round_value
 from tasks.core.rows import StrictModel
 
@@ -20,6 +29,8 @@ _Z_80 = 0.8416212335729143
 """Of the normal distribution: 80 % lie below."""
 _CELLS = 10_000_000
 """Signs that are drawn at once."""
+Ranks = tuple[int, int]
+"""First and last rank that a model may have."""
 
 
 class Comparison(StrictModel):
@@ -104,7 +115,7 @@ def compare(first: str, of_first: Scores, second: str, of_second: Scores, seed: 
         test="" if p is None else "mcnemar" if paired else "sign_flip",
         smallest_difference=smallest,
         unit=left.unit,
-        note=explain_interval(len(names), smallest is None) if n else "no item has a score of both",
+        note=explain_interval(len(names), count_unlike(sums, sizes)) if n else "no item has a score of both",
     )
 
 
@@ -187,15 +198,24 @@ def adjust(p_values: Sequence[float | None]) -> list[float | None]:
     return adjusted
 
 
-def rank(models: Sequence[str], comparisons: Sequence[Comparison]) -> dict[str, int | None]:
-    """Return the rank of each model: 1, and 1 more for each model that is shown to be better; equal ranks are ties.
+def rank(comparisons: Sequence[Comparison], lower_is_better: bool = False) -> dict[str, Ranks]:
+    """Return the ranks that each compared model may have: those, by value, of all models that it is not shown to differ from.
 
-    `comparisons`: of one metric in one setting. A model between two that differ may tie with both: it then has the rank
-    of the better one. None for a model that was compared with none.
+    `comparisons`: of every two models, by one metric in one setting, on the same items. Models that are not shown to differ
+    share a rank; a model that differs from all others has one alone.
     """
-    compared = {name for one in comparisons if one.ci_low is not None for name in (one.first, one.second)}
-    beaten = [one.second if one.better == one.first else one.first for one in comparisons if one.better]
-    return {name: 1 + beaten.count(name) if name in compared else None for name in models}
+    compared = [one for one in comparisons if one.ci_low is not None]
+    values = {one.first: one.value_first or 0.0 for one in compared} | {
+        one.second: one.value_second or 0.0 for one in compared
+    }
+    sign = 1 if lower_is_better else -1
+    places = {name: place for place, name in enumerate(sorted(values, key=lambda name: (sign * values[name], name)), 1)}
+    ranks = {name: [place] for name, place in places.items()}
+    for one in compared:
+        if not one.better:
+            ranks[one.first].append(places[one.second])
+            ranks[one.second].append(places[one.first])
+    return {name: (min(shared), max(shared)) for name, shared in ranks.items()}
 
 
 def _pick(scores: Scores, places: list[int]) -> Scores:

@@ -2,7 +2,8 @@
 
 Bootstraps here are percentile bootstraps over clusters, which are drawn whole: their interval is too narrow where there
 are few (where the clusters' means are normal it holds the true mean in 84 % of samples of 5 clusters, 90 % of 10, 93 %
-of 20 and 94 to 95 % of 80). All that is drawn and added up is whole numbers below 2^53, so an interval depends neither
+of 20 and 94 to 95 % of 80), and far too narrow where few differ: of an event in 3 % of clusters it holds the true share in
+26 % of samples of 10 clusters and 59 % of 30. All that is drawn and added up is whole numbers below 2^53, so an interval depends neither
 on the order of the clusters nor on the machine.
 """
 
@@ -18,6 +19,8 @@ DRAWS = 10_000
 _DIGITS = 4
 _FEW = 20
 """Fewer clusters than these, and an interval is told to be too narrow."""
+_FEW_UNLIKE = 10
+"""So with fewer than these that differ from the others."""
 _KINDS = 32
 """Kinds of clusters that are told apart in draws: a draw takes time by kinds, not by clusters."""
 _UNITED = 16
@@ -84,12 +87,19 @@ def sum_clusters(values: Floats, clusters: Numbers) -> tuple[Floats, Floats]:
     return sums[sizes > 0], sizes[sizes > 0].astype(np.float64)
 
 
-def explain_interval(clusters: int, alike: bool = False) -> str:
-    """Return why there is no interval, or why it is not to be relied on; `alike`: all clusters have the same mean."""
+def count_unlike(sums: Floats, sizes: Floats) -> int:
+    """Return how many clusters have another mean than the commonest one: few where an event is rare, or nearly sure."""
+    return len(sums) - int(np.unique(sums / sizes, return_counts=True)[1].max(initial=0))
+
+
+def explain_interval(clusters: int, unlike: int | None = None) -> str:
+    """Return why there is no interval, or why it is not to be relied on; `unlike`: as `count_unlike` counts, where it did."""
     if clusters == 1:
         return "one cluster: nothing to draw an interval from"
-    if alike:
+    if unlike == 0:
         return "all clusters have the same mean: the interval knows of no spread"
+    if unlike is not None and unlike < min(_FEW_UNLIKE, clusters / 4):
+        return f"all but {unlike} of {clusters} clusters have the same mean: the interval is much too narrow"
     return f"an interval from {clusters} clusters is too narrow" if clusters < _FEW else ""
 
 

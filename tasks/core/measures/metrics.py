@@ -16,6 +16,7 @@ from tasks.core.measures.intervals import (
     Interval,
     Numbers,
     bootstrap,
+    count_unlike,
     explain_interval,
     sum_clusters,
     to_whole,
@@ -184,9 +185,8 @@ def _find_interval(
         return None, "", ""
     if is_share and sizes.max() == 1:
         return wilson(round(total), clusters), "wilson", ""
-    alike = bool(np.all(sums * sizes[0] == sums[0] * sizes))
     interval = bootstrap(sums, sizes, seed, exponent) if clusters > 1 else None
-    return interval, "bootstrap" if interval else "", explain_interval(clusters, alike)
+    return interval, "bootstrap" if interval else "", explain_interval(clusters, count_unlike(sums, sizes))
 
 
 def _bound(total: float, n: int, n_unscored: int, at: float) -> float:

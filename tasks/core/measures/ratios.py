@@ -16,6 +16,7 @@ from tasks.core.measures.intervals import (
     Interval,
     Numbers,
     bootstrap,
+    count_unlike,
     cut_tails,
     explain_interval,
     to_whole,
@@ -135,15 +136,14 @@ def _find_interval(
         return None, 0, ""
     there = np.any([below > 0 for below in columns[1::2]], axis=0)
     sums = np.column_stack([column[there] for column in columns])
-    ratios = [sums[:, at : at + 2].T for at in range(0, sums.shape[1], 2)]
-    alike = all(bool(np.all(above * below[0] == above[0] * below)) for above, below in ratios)
+    ratios = [sums[sums[:, at] > 0, at - 1 : at + 1].T for at in range(1, sums.shape[1], 2)]
     if len(sums) < 2:
         return None, len(sums), explain_interval(len(sums))
     if len(parts) == 1:
         interval = bootstrap(sums[:, 0], sums[:, 1], seed, exponents[0])
     else:
         interval = _draw_means(sums, exponents, seed)
-    return interval, len(sums), explain_interval(len(sums), alike)
+    return interval, len(sums), explain_interval(len(sums), max(count_unlike(*each) for each in ratios))
 
 
 def _draw_means(sums: Floats, exponents: Sequence[int], seed: int) -> Interval:

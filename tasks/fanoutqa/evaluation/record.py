@@ -200,6 +200,7 @@ FANOUTQA_EVALUATION: Evaluation = Evaluation(
         asks="How does the answer stand to the gold answer?",
         classes={grade: GRADES[grade] for grade in BY_WORTH},
         right=RIGHT,
+        metric=JUDGED,
         of=list_grades,
         prompts=(JUDGE,),
         pose=pose_answer,

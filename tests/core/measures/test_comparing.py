@@ -1,5 +1,6 @@
 """Comparisons of models: pairing, intervals, tests, the smallest difference, adjustment and ranks."""
 
+import itertools
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -40,7 +41,10 @@ def test_models_are_compared_on_the_items_that_both_have_a_score_for() -> None:
     assert (found.n, found.only_first, found.only_second, found.clusters) == (3, 1, 2, 3)
     assert (found.value_first, found.value_second, found.difference) == (0.666667, 0.333333, 0.333333)
     assert (found.test, found.p) == ("mcnemar", 1.0)  # one discordant item: 2 × 1/2
-    assert (found.better, found.note) == ("", "an interval from 3 clusters is too narrow")
+    assert (found.better, found.note) == (
+        "",
+        "an interval from 3 clusters is too narrow",
+    )
     # differences 1, 0, 0: variance 1/3; (1.96 + 0.84) × sqrt(1/3 / 3)
     assert found.smallest_difference == pytest.approx(2.801585 / 3, abs=1e-6)
 
@@ -210,16 +214,20 @@ def test_all_models_are_compared_in_each_setting_that_both_have() -> None:
         ("b", "c", "x"),
     ]
     assert [one.p_adjusted for one in found] == adjust([one.p for one in found])
-    assert rank(["a", "b", "c"], [one for one in found if one.setting == "x"]) == {"a": 1, "b": 2, "c": 2}
+    assert rank([one for one in found if one.setting == "x"]) == {"a": (1, 1), "b": (2, 3), "c": (2, 3)}
+
+
+VALUES = {"a": 0.9, "b": 0.8, "c": 0.7, "d": 0.6}
 
 
 def difference(first: str, second: str, better: str, ci_low: float | None = 0.0) -> Comparison:
-    """A comparison of which only the outcome matters."""
+    """A comparison of which only the values and the outcome matter."""
     found = compare(first, make([1, 0]), second, make([1, 0]))
-    return found.model_copy(update={"better": better, "ci_low": ci_low})
+    values = {"value_first": VALUES[first], "value_second": VALUES[second]}
+    return found.model_copy(update={**values, "better": better, "ci_low": ci_low})
 
 
-def test_a_rank_counts_only_what_is_shown_to_be_better() -> None:
+def test_models_that_are_not_shown_to_differ_share_a_rank() -> None:
     # b ties with both, a is better than c; nobody has items in common with d
     comparisons = [
         difference("a", "b", ""),
@@ -227,4 +235,17 @@ def test_a_rank_counts_only_what_is_shown_to_be_better() -> None:
         difference("c", "a", "a", -0.2),
         difference("a", "d", "", None),
     ]
-    assert rank(["d", "c", "b", "a"], comparisons) == {"d": None, "c": 2, "b": 1, "a": 1}
+    assert rank(comparisons) == {"a": (1, 2), "b": (1, 3), "c": (2, 3)}
+    lower = [one.model_copy(update={"better": "c" if one.better else ""}) for one in comparisons]
+    assert rank(lower, lower_is_better=True) == {"c": (1, 2), "b": (1, 3), "a": (2, 3)}
+
+
+def test_a_tie_of_models_far_apart_is_a_shared_rank_too() -> None:
+    # b, which is measured loosely, ties with a alone, though c and d lie between
+    shown = [("a", "c"), ("a", "d"), ("c", "d")]
+    comparisons = [difference(*pair, pair[0] if pair in shown else "") for pair in itertools.combinations("abcd", 2)]
+    ranks = rank(comparisons)
+    for one in comparisons:
+        (low, high), (other_low, other_high) = ranks[one.first], ranks[one.second]
+        assert one.better or max(low, other_low) <= min(high, other_high)
+    assert ranks == {"a": (1, 2), "b": (1, 4), "c": (2, 3), "d": (2, 4)}

@@ -5,7 +5,16 @@ import math
 import numpy as np
 import pytest
 
-from tasks.core.measures.intervals import Floats, Numbers, bootstrap, explain_interval, sum_clusters, to_whole, wilson
+from tasks.core.measures.intervals import (
+    Floats,
+    Numbers,
+    bootstrap,
+    count_unlike,
+    explain_interval,
+    sum_clusters,
+    to_whole,
+    wilson,
+)
 
 
 @pytest.mark.parametrize(
@@ -120,11 +129,36 @@ def test_whole_numbers_add_up_exactly_in_any_order(factor: float) -> None:
     assert np.array_equal(sum_clusters(whole[order], of[order])[0], sum_clusters(whole, of)[0])
 
 
+@pytest.mark.parametrize(("clusters", "least"), [(10, 0.26), (30, 0.58), (100, 0.9)])
+def test_the_interval_of_a_rare_event_is_noted_wherever_it_seldom_holds_the_truth(clusters: int, least: float) -> None:
+    # an event in 3 % of clusters: whatever number of them has it, the intervals that hold 0.03 are counted by their chance
+    held = unnoted = 0.0
+    for events in range(clusters + 1):
+        chance = math.comb(clusters, events) * 0.03**events * 0.97 ** (clusters - events)
+        sums, sizes = np.repeat([1.0, 0.0], [events, clusters - events]), np.ones(clusters)
+        low, high = bootstrap(sums, sizes, draws=1000)
+        held += chance * (low <= 0.03 <= high)
+        if not explain_interval(clusters, count_unlike(sums, sizes)):
+            unnoted += chance
+    assert held == pytest.approx(least, abs=0.06)
+    assert unnoted < 0.01
+
+
 @pytest.mark.parametrize(
-    ("clusters", "alike", "told"),
-    [(1, True, "one cluster"), (2, True, "no spread"), (19, False, "19 clusters"), (20, False, "")],
+    ("clusters", "unlike", "told"),
+    [
+        (1, 0, "one cluster"),
+        (2, 0, "no spread"),
+        (10, 1, "all but 1 of 10 clusters"),
+        (19, 18, "19 clusters"),
+        (19, None, "19 clusters"),
+        (20, 5, ""),
+        (20, 4, "all but 4 of 20 clusters"),
+        (1000, 9, "all but 9 of 1000 clusters"),
+        (1000, 10, ""),
+    ],
 )
-def test_an_interval_that_is_not_to_be_relied_on_says_so(clusters: int, alike: bool, told: str) -> None:
-    note = explain_interval(clusters, alike)
+def test_an_interval_that_is_not_to_be_relied_on_says_so(clusters: int, unlike: int | None, told: str) -> None:
+    note = explain_interval(clusters, unlike)
     assert told in note
     assert bool(told) == bool(note)

@@ -41,8 +41,8 @@ def test_evaluations_are_told_alone_and_side_by_side_and_what_cannot_be_compared
         f"{tmp_path / 'all.html'}\n" in written and "note: Only 0.0 % of what silent was asked has a score" in written
     )
     report = json.loads((tmp_path / "all.json").read_text("utf-8"))
-    assert {each["model"]: each["rank"] for each in report["rankings"][0]["placed"]} == {
-        "oracle": 1, "guesser": 2, "silent": None
+    assert {each["model"]: each["ranks"] for each in report["rankings"][0]["placed"]} == {
+        "oracle": [1, 1], "guesser": [2, 2], "silent": None
     }  # fmt: skip
     assert report["rankings"][0]["comparisons"][0]["better"] == "oracle"
     page = (tmp_path / "all.html").read_bytes()

@@ -308,3 +308,57 @@ def test_a_judge_without_verdicts_on_the_answers_is_told_what_to_do(marked: Mark
     ran = marked("judge-card", "--judge", "gpt-9", "--labels", path, code=2)
     assert f"no verdict of gpt-9 on these answers, which were drawn of {marked.evaluation}" in ran.err
     assert "--judge gpt-9" in ran.err
+
+
+def test_a_card_corrects_the_rate_that_its_judge_errs_on(
+    factmill: Factmill, small_builds: SmallBuilds, tmp_path: Path
+) -> None:
+    """The program knows no other words, so it calls a third of what is right wrong; people know that it is right."""
+    warehouse = tmp_path / "w.duckdb"
+    build_id = small_builds.copy("slaq", warehouse)
+    marked = Marked(factmill, warehouse, "", {})
+    with open_warehouse(warehouse) as db:
+        topics = published_table(db, build_id, "slaq").to_pylist()
+    draw, lines, right = random.Random(5), [], 0
+    for topic in topics:
+        for number in range(1, 6):
+            kind = draw.choices(["gold", "paraphrase", "nonsense", ""], [50, 25, 20, 5])[0]
+            right += kind in ("gold", "paraphrase")
+            said = topic[f"ShortA{number}"] if kind == "gold" else f"{kind} {draw.random()}" if kind else ""
+            lines.append({"id": f"{topic['id']}/{number}", "answer": said})
+    answers = tmp_path / "m.jsonl"
+    answers.write_text("".join(json.dumps(line) + "\n" for line in lines), "utf-8")
+    evaluate = ("evaluate", "slaq", "--answers", answers, "--setting", "short")
+    before = marked(*evaluate, "--json").json
+    assert before["corrected"] == []
+    (raw,) = (
+        each
+        for each in before["metrics"]
+        if (each["setting"], each["metric"], each["group"]) == ("short", "accuracy", "")
+    )
+    assert raw["ci_high"] < right / len(lines)
+
+    marked("label", "export", before["evaluation_id"], "--to", tmp_path / "l.csv", "--n", "60")
+    rows = unguard(read(tmp_path / "l.csv"))
+    path = write(tmp_path / "l.csv", [row | {"label": str(int("nonsense" not in row["answer"]))} for row in rows])
+    card = make_card(marked, path)
+    assert card["drawn_of"] == [before["evaluation_id"]]
+    assert card["rates"]["short"]["sensitivity"] == pytest.approx(50 / 75, abs=0.2)
+    assert card["rates"]["short"]["specificity"] == 1
+    assert "setting short            sensitivity 0." in marked("judge-card", "--judge", "exact", "--labels", path).out
+
+    after = marked(*evaluate, "--json").json
+    (corrected,) = after["corrected"]
+    assert after["metrics"] == before["metrics"]
+    assert corrected["ci_low"] <= right / len(lines) <= corrected["ci_high"]
+    assert corrected["value"] > raw["ci_high"]
+    assert corrected["labels"] == len(rows)
+    assert f"without the judge's errors {corrected['value']:.3f} [" in marked(*evaluate).out
+    written = [tmp_path / f"r.{form}" for form in ("html", "md", "json")]
+    marked("report", before["evaluation_id"], *(each for path in written for each in ("--to", path)))
+    assert json.loads(written[2].read_text("utf-8"))["corrected"] == [corrected]
+    for path in written[:2]:
+        text = path.read_text("utf-8")
+        assert "corrected" in text and f"{corrected['value']:.3f}" in text and "specificity 1.000, on " in text
+    marked("report", "all", "--to", tmp_path / "card.md")
+    assert f"corrected {corrected['value']:.3f} (" in (tmp_path / "card.md").read_text("utf-8")

@@ -1,0 +1,48 @@
+"""Cards of judges: what they say of how often a judge is right on what is right, and on what is wrong."""
+
+from tasks.core.evaluation.judge_cards import Found, JudgeCard, JudgeIdentity, describe_card, make_card
+from tasks.core.evaluation.labels import DrawnItem, LabelScheme
+
+JUDGE = JudgeIdentity(benchmark="graded", judge="strict", prompt_digest="a")
+SCHEME = LabelScheme(
+    asks="How good is it?", classes={"F": "bad", "C": "fair", "B": "good"}, of=lambda _: (), prompts=(), right=frozenset("BC")
+)  # fmt: skip
+GRADES = ["F"] * 10 + ["C"] * 6 + ["B"] * 4
+"""What the judge says of twenty answers, which are drawn of a hundred by its grades."""
+
+
+def make(verdicts: list[str], people: list[str]) -> JudgeCard:
+    size = {"F": 50, "C": 30, "B": 20}
+    items = {
+        f"i{at}": DrawnItem(
+            id=f"i{at}", draw="d", evaluation="e-1", benchmark="graded", answer_id=f"a{at}", part="", setting="short",
+            cluster=f"q{at}", question="?", gold="g", answer="a", stratum=f"short | {grade}", stratum_size=size[grade],
+        )
+        for at, grade in enumerate(GRADES)
+    }  # fmt: skip
+    labels = {f"i{at}": {"ada": label} for at, label in enumerate(people)}
+    found = {f"i{at}": Found(verdict) for at, verdict in enumerate(verdicts)}
+    return make_card(JUDGE, SCHEME, labels, items, found, "0" * 64, "e-1")
+
+
+def test_grades_that_count_as_right_are_one_in_the_rates_of_a_card() -> None:
+    # of 50 called wrong people call 2/10 right; of 50 called right, all but 1/4 of 20: 45 of 55 are called right
+    people = ["C", "B", *["F"] * 8, *["B"] * 6, "F", *["C"] * 3]
+    card = make(GRADES, people)
+    for rates in (card.rates[""], card.rates["short"]):
+        assert (rates.sensitivity, rates.specificity, rates.size) == (round(45 / 55, 6), round(40 / 45, 6), 100)
+    assert card.drawn_of == ("e-1",)
+    assert JudgeCard.model_validate_json(card.model_dump_json()) == card
+
+
+def test_labels_drawn_by_another_judge_s_grades_are_no_sample_of_this_one_s() -> None:
+    card = make(["F", "C"] * 10, GRADES)
+    assert card.rates["short"].size == 20
+
+
+def test_a_card_of_an_earlier_factmill_or_of_other_prompts_is_read_and_corrects_nothing() -> None:
+    card = make(GRADES, GRADES)
+    earlier = card.model_dump()
+    del earlier["rates"], earlier["drawn_of"]
+    assert JudgeCard.model_validate(earlier).rates == {}
+    assert "so it corrects no rate" in describe_card(card, JUDGE.model_copy(update={"prompt_digest": "b"}))
