@@ -34,7 +34,7 @@ class MultiHalParams(Params):
     limit: int | None = Field(default=None, ge=1, le=MOST)
     """At most so many rows of each foundation."""
     union: Union = "ours"
-    """Which near questions are one: those with the same numbers, codes and names, or all, as in the paper."""
+    """Which near questions are one: those with the same numbers, codes, names and passages, or all, as in the paper."""
     linker: Linker = "labels"
     """How names are linked: by the local graph's labels, or Falcon 2.0."""
     all_hops: bool = False

@@ -24,7 +24,7 @@ _WORD = re.compile(r"[^\W_]+(?:[.'’&/-][^\W_]+)*\.?", re.UNICODE)
 _POSSESSIVE = re.compile(r"['’]s?$")
 _ARTICLE = re.compile(r"^(?:the|a|an)\s+", re.IGNORECASE)
 _CONTRACTION = re.compile(r"(?:n['’]t|['’](?:s|re|ve|ll|d|m))$")
-_QUOTES = frozenset("\"“”„«»")
+_QUOTES = frozenset('"“”„«»')
 
 
 @dataclass(frozen=True, slots=True)
