@@ -41,6 +41,8 @@ class MultiHalParams(Params):
     """Two hops even where one finds a path."""
     most_paths: int = Field(default=100, ge=1, le=MOST)
     """Paths kept of one subject-object pair."""
+    keep_ends_alike: bool = False
+    """Keep paths whose two ends have the same label (Devdas; based on; Devdas)."""
     min_score: int = Field(default=LOWEST_KEPT, ge=1, le=5)
     """Lowest score that is published."""
     languages: Annotated[tuple[Literal["eng", "deu", "fra", "ita", "spa", "por"], ...], Option("--language")] = ()
