@@ -30,9 +30,9 @@ class _Question(Row):
     output: str
     """The expected answer."""
     optional_output: list[str] = Field(default_factory=list)
-    """Other answers that are right too."""
+    """Other answers that are right too; in a translated row those that the translator can translate."""
     incorrect_answers: list[str] = Field(default_factory=list)
-    """Answers that are wrong."""
+    """Answers that are wrong; in a translated row those that the translator can translate."""
     context: list[str] = Field(default_factory=list)
     """Passages or addresses that the foundation gives with the question, in its own language, English."""
 
