@@ -28,7 +28,7 @@ class Translator:
         for call in calls:
             if call.operation == "translate_text":
                 text = str(call.parts["text"])
-                deliver(call, Reply.failed("untranslatable: x") if text == "?" else Reply(f"{text} (t)"))
+                deliver(call, Reply(None, "failed", "untranslatable: x") if text == "?" else Reply(f"{text} (t)"))
             else:
                 parts: list[str] = call.parts["parts"]  # type: ignore[assignment]
                 deliver(call, Reply([{"text": text, "origin": "translated"} for text in self.said(parts)]))

@@ -60,7 +60,7 @@ def list_spans(text: str, function_words: Set[str]) -> list[Span]:
         for stop in range(start + 1, min(start + LONGEST_NAME, len(words)) + 1):
             first, behind = words[start].start(), words[stop - 1].end()
             told = text[first:behind]
-            is_quoted = 0 < first and behind < len(text) and {text[first - 1], text[behind]} <= _QUOTES
+            is_quoted = first > 0 and behind < len(text) and {text[first - 1], text[behind]} <= _QUOTES
             if is_quoted or (any(has_meaning[start:stop]) and _may_be_name(told, function_words)):
                 spans.append(Span(start, stop, told))
     return spans
