@@ -20,6 +20,8 @@ def explain_row(row: MultiHalRow) -> Iterator[str]:
     yield f"  source      {row.source_name}, row {row.source_row}, of {row.source_dataset} ({row.licence})"
     yield f"  question    {row.input}{f'   (translated by {row.translated_by})' if row.translated_by else ''}"
     yield f"  answer      {row.output}   ({row.answer_type})"
+    if row.disputed_answers:
+        yield f"  disputed    {' | '.join(row.disputed_answers)}   (another foundation's answers, which agree with none of these)"
     yield f"  items       of the question {', '.join(row.subjects)}; of the answer {', '.join(row.objects)}"
     yield f"  path        {'; '.join(row.trip_labels)}"
     yield f"  as ids      {' '.join(row.responses)}"
@@ -64,7 +66,16 @@ MULTIHAL = Benchmark(
             ("question_id", "language", "responses"),
             ("id",),
         ),
-        given=("domain", "licence", "input", "output", "optional_output", "incorrect_answers", "context"),
+        given=(
+            "domain",
+            "licence",
+            "input",
+            "output",
+            "optional_output",
+            "incorrect_answers",
+            "disputed_answers",
+            "context",
+        ),
         marks=("source_name", "source_row"),
         together=("unite_duplicates",),
     ),

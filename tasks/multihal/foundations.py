@@ -10,7 +10,7 @@ from tasks.engine.batches import batch_key, work_on
 from tasks.multihal.core.answer_types import settle_answer_type
 from tasks.multihal.core.refusals import is_refusal, read_refusals
 from tasks.multihal.core.rows import FoundationQuestion, TypedQuestion
-from tasks.multihal.core.uniting import keep_alike, unite_questions
+from tasks.multihal.core.uniting import unite_questions
 from tasks.multihal.params import MultiHalInputs
 from tasks.multihal.sources.defan import RANKED
 from tasks.multihal.sources.foundations import FOUNDATIONS
@@ -38,8 +38,8 @@ def read_foundation(batch: Batch) -> Receipt:
 def unite_duplicates(batch: Batch) -> Receipt:
     """Unite questions that say the same: a cosine above the limit between their sentence embeddings (§2.1).
 
-    Those that differ in a number, code or name are two, unless the paper's rule was asked for (`union`). DefAn's
-    questions of university rankings differ in a year alone and are left as they are.
+    Those that differ in a number, code or name, or rest on different passages, are two, unless the paper's rule was asked
+    for (`union`). DefAn's questions of university rankings differ in a year alone and are left as they are.
     """
     work = work_on(batch)
     rows = work.rows(FoundationQuestion)
@@ -47,9 +47,8 @@ def unite_duplicates(batch: Batch) -> Receipt:
     vectors = embedder.encode([row.input for row in rows])
     exempt = [row.source_dataset == "defan" and row.domain.lower() == RANKED for row in rows]
     duplicates = find_duplicates(vectors, SAME_ABOVE, exempt)
-    if work.inputs(MultiHalInputs).params.union == "ours":
-        duplicates = keep_alike(rows, duplicates)
-    return work.finish(unite_questions(rows, duplicates), FoundationQuestion)
+    union = work.inputs(MultiHalInputs).params.union
+    return work.finish(unite_questions(rows, duplicates, union), FoundationQuestion)
 
 
 @task(cache_key_fn=batch_key, persist_result=True)

@@ -1,6 +1,6 @@
 """From linked questions to labelled paths (MultiHal, paper §2.2, "Knowledge Graph Querying")."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
@@ -152,8 +152,13 @@ def _format_target(target: Target) -> str:
 
 @task(cache_key_fn=batch_key, persist_result=True)
 def label_paths(batch: Batch) -> Receipt:
-    """Put English labels to the parts of every path; a path with a part that has none, or none in words, is dropped (§2.2)."""
+    """Put English labels to the parts of every path (§2.2).
+
+    A path with a part that has no label, or none in words, is dropped, and one whose two ends have the same label unless
+    the build keeps them (`keep_ends_alike`).
+    """
     work = work_on(batch)
+    keeps_alike = work.inputs(MultiHalInputs).params.keep_ends_alike
     rows = work.rows(MinedQuestion)
     labels, failed = look_up_labels(
         work, ((row.id, each) for row in rows for path in row.paths for each in list_ids(path)), "en"
@@ -165,24 +170,31 @@ def label_paths(batch: Batch) -> Receipt:
             outcomes.append(failed[row.id])
             continue
         kept = []
+        known = len(dropped)
         for number, path in enumerate(row.paths):
             if missing := [each for each in list_ids(path) if each not in labels]:
                 dropped.append(_drop(row.id, f"label/{number}", path.ids, "part_without_label", ", ".join(missing)))
             elif wordless := find_wordless(path, labels):
                 dropped.append(_drop(row.id, f"label/{number}", path.ids, "part_in_no_words", ", ".join(wordless)))
-            elif (told := list_labels(path, labels))[0] == told[-1]:
-                # a film and the country of its name
+            elif (told := list_labels(path, labels))[0] == told[-1] and not keeps_alike:
+                # a film and the country of its name, or the novel that it is based on
                 dropped.append(_drop(row.id, f"label/{number}", path.ids, "ends_alike", told[0]))
             else:
                 kept.append(path.model_copy(update={"labels": told}))
         if kept:
             outcomes.append(row.replace(paths=kept))
         else:
-            outcomes.append(
-                Reject(row.id, "no_labelled_path", f"all {len(row.paths)} paths have parts without a label")
-            )
+            outcomes.append(_reject_unlabelled(row, dropped[known:]))
     work.extras = arrow_table(DroppedPath, dropped)
     return work.finish(outcomes, MinedQuestion)
+
+
+def _reject_unlabelled(row: MinedQuestion, dropped: Sequence[DroppedPath]) -> Reject:
+    """Return why no path of a question is left: `ends_alike` where a path has all its labels, but the same at both ends."""
+    counts = Counter(path.reason for path in dropped)
+    reason = "ends_alike" if "ends_alike" in counts else "no_labelled_path"
+    found = ", ".join(f"{count} {why}" for why, count in sorted(counts.items()))
+    return Reject(row.id, reason, f"all {len(row.paths)} paths are dropped ({found}; see multihal_dropped_paths)")
 
 
 def _drop(row_id: str, place: str, ids: list[str], reason: Drop, detail: str) -> DroppedPath:

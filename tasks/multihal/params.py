@@ -34,13 +34,15 @@ class MultiHalParams(Params):
     limit: int | None = Field(default=None, ge=1, le=MOST)
     """At most so many rows of each foundation."""
     union: Union = "ours"
-    """Which near questions are one: those with the same numbers, codes and names, or all, as in the paper."""
+    """Which near questions are one: those with the same numbers, codes, names and passages, or all, as in the paper."""
     linker: Linker = "labels"
     """How names are linked: by the local graph's labels, or Falcon 2.0."""
     all_hops: bool = False
     """Two hops even where one finds a path."""
     most_paths: int = Field(default=100, ge=1, le=MOST)
     """Paths kept of one subject-object pair."""
+    keep_ends_alike: bool = False
+    """Keep paths whose two ends have the same label (Devdas; based on; Devdas)."""
     min_score: int = Field(default=LOWEST_KEPT, ge=1, le=5)
     """Lowest score that is published."""
     languages: Annotated[tuple[Literal["eng", "deu", "fra", "ita", "spa", "por"], ...], Option("--language")] = ()

@@ -38,11 +38,12 @@ def publish_multihal(
 ) -> BuildReport:
     """Publish the benchmark, one row a path and language, and the table of the paths left out before scoring."""
     rows, paths, found = translated.table(MultiHalRow), scored.table(ScoredPath), mined.table(MinedQuestion)
+    united = unique.table(FoundationQuestion)
     schema = arrow_schema(DroppedPath)
     dropped = pa.concat_tables([stage.extras(schema) for stage in (mined, labelled, selected)])
     questions = {
         "questions_read": read.table(FoundationQuestion),
-        "questions_united": unique.table(FoundationQuestion),
+        "questions_united": united,
         "questions_typed": typed.table(TypedQuestion),
         "questions_linked": linked.table(LinkedQuestion),
         "questions_with_paths": found,
@@ -50,6 +51,9 @@ def publish_multihal(
     }
     facts = {
         **{name: _by_source(table) for name, table in questions.items()},
+        "questions_disputed": _by_source(
+            united.filter(pc.greater(pc.list_value_length(united["disputed_answers"]), 0))
+        ),
         "paths_mined": _count_paths(found),
         "paths_labelled": _count_paths(questions["questions_with_labelled_paths"]),
         "paths_selected": _count_paths(selected.table(SelectedQuestion)),

@@ -25,14 +25,14 @@ CARD = CardForms(
     ),
     steps={
         "read_foundation": "Rows of the foundations' own files are read, each told by its form.",
-        "unite_duplicates": "Equal questions are united by the cosine of their sentence embeddings, unless they differ in a number, a code or a name.",
+        "unite_duplicates": "Equal questions are united by the cosine of their sentence embeddings, unless they differ in a number, a code or a name, or rest on different passages; answers that agree with none of the first question's are disputed, and count neither as right nor as wrong.",
         "type_answers": "Refusals go; answers are told apart as dates, numbers, ranks and the rest.",
         "link_entities": "Names in question and answer are linked to items of Wikidata.",
         "mine_paths": "All paths of one hop, else of two, between these items are found, in both directions, also to dates, numbers and ranks.",
-        "label_paths": "Items and properties of paths get their labels; a path with a part that has none goes.",
+        "label_paths": "Items and properties of paths get their labels; a path with a part that has none goes, and one whose ends have the same label unless the build keeps them.",
         "select_paths": "Of more than ten paths a judge chooses ten, in two shuffled passes.",
         "score_paths": "The judge scores each path from 1 to 5 by how far it helps to answer; 4 and 5 stay.",
-        "translate_paths": "Question, answers and path are translated; numbers, dates and ids stay as they are.",
+        "translate_paths": "Question, answers (right, wrong and disputed) and path are translated; numbers, dates and ids stay as they are.",
     },
     limits=(
         "A path that leads to the answer need not say why it is the answer.",

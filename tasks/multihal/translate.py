@@ -89,11 +89,7 @@ def _ask(work: Work, rows: list[ScoredPath], language: str, translator: str) -> 
         )
         for row in rows
     }
-    texts = {
-        text: call_translate_text(translator, text, tag)
-        for row in rows
-        for text in (row.input, row.output, *row.optional_output)
-    }
+    texts = {text: call_translate_text(translator, text, tag) for row in rows for text in _texts_of(row)}
     return _Asked(language, texts, paths, failed)
 
 
@@ -106,7 +102,11 @@ def _own_labels(work: Work, rows: list[ScoredPath], language: str) -> tuple[dict
 
 
 def _calls_of(row: ScoredPath, texts: Mapping[str, Call], path: Call) -> list[Call]:
-    return [path, *(texts[text] for text in (row.input, row.output, *row.optional_output))]
+    return [path, *(texts[text] for text in _texts_of(row))]
+
+
+def _texts_of(row: ScoredPath) -> list[str]:
+    return [row.input, row.output, *row.optional_output, *row.incorrect_answers, *row.disputed_answers]
 
 
 def _translate_row(
@@ -119,9 +119,10 @@ def _translate_row(
 ) -> Outcome:
     row_id = f"{row.id}_{language}"
 
-    def translation(text: str) -> str | None:
-        reply = records[texts[text].key].reply()
-        return str(reply.body) if reply.status == "ok" else None
+    def translate(wanted: Iterable[str]) -> list[str]:
+        """Return translations, without the texts that have none."""
+        replies = (records[texts[text].key].reply() for text in wanted)
+        return [str(reply.body) for reply in replies if reply.status == "ok"]
 
     for call in (texts[row.input], texts[row.output], path):
         reply = records[call.key].reply()
@@ -133,9 +134,11 @@ def _translate_row(
     return _publish(
         row,
         language,
-        input=translation(row.input),
-        output=translation(row.output),
-        optional_output=[told for text in row.optional_output if (told := translation(text)) is not None],
+        input=translate([row.input])[0],
+        output=translate([row.output])[0],
+        optional_output=translate(row.optional_output),
+        incorrect_answers=translate(row.incorrect_answers),
+        disputed_answers=translate(row.disputed_answers),
         translated_by=translator,
         trip_labels=[part.text for part in parts],
         part_sources=[part.origin for part in parts],

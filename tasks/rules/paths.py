@@ -95,7 +95,7 @@ def _is_answer(part: str, answers: Sequence[str], question: str) -> bool:
             return True
         wanted_number, number = read_number(answer), read_number(part)
         if wanted_number and number and wanted_number.number == number.number:
-            units = [look_for(each, load_units()) for each in (wanted_number, number)]
+            units = [look_for(wanted_number, load_units(), question), look_for(number, load_units())]
             return all(units) and (wanted_number.unit is None or units[0] == units[1])
     return False
 

@@ -43,6 +43,9 @@ TRIPLES = """
     wd:Q3 rdfs:label "Vereinigtes Königreich"@de
     wd:Q5 rdfs:label "https://example.org"@en
     wd:Q6 rdfs:label "Ada.JPG"@en
+    wd:Q8 rdfs:label "Devdas"@en
+    wd:Q10 rdfs:label "Devdas"@en
+    wd:P144 rdfs:label "based on"@en
     wd:P19 rdfs:label "place of birth"@en
     wd:P27 rdfs:label "country of citizenship"@en
     wd:P569 rdfs:label "date of birth"@en
@@ -88,8 +91,9 @@ def mine(web: Web, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[
 
 @pytest.fixture
 def label(web: Web, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Left]:
-    def run(*rows: MinedQuestion) -> Left:
-        return run_step(label_paths, rows, web.services(), tmp_path / "run", monkeypatch)
+    def run(*rows: MinedQuestion, **given: Any) -> Left:
+        inputs = multihal_inputs(**given)
+        return run_step(label_paths, rows, web.services(), tmp_path / "run", monkeypatch, inputs)
 
     return run
 
@@ -228,6 +232,25 @@ def test_a_path_with_a_part_that_is_no_word_number_or_date_is_dropped_and_told(l
     assert {drop["reason"] for drop in left.extras} == {"part_in_no_words"}
     assert [drop["detail"] for drop in left.extras] == [*values, "https://example.org", "Ada.JPG", "Ada.JPG"]
     assert left.rejects["labels"][0] == "no_labelled_path"
+
+
+def test_a_path_between_two_things_of_one_name_is_dropped_as_such_unless_it_is_kept(
+    label: Callable[..., Left],
+) -> None:
+    rows = [
+        mined_question("film", [path_of("Q8", "P144", "Q10"), path_of("Q1", "P20", "Q2")]),
+        mined_question("both", [path_of("Q8", "P144", "Q10"), path_of("Q1", "P19", "Q2")]),
+    ]
+    left = label(*rows)
+    detail = "all 2 paths are dropped (1 ends_alike, 1 part_without_label; see multihal_dropped_paths)"
+    assert left.rejects == {"film": ("ends_alike", detail)}
+    assert ids(left, "both") == [["Q1", "P19", "Q2"]]
+    assert [(path["question_id"], path["detail"]) for path in left.extras if path["reason"] == "ends_alike"] == [
+        ("film", "Devdas"),
+        ("both", "Devdas"),
+    ]
+    kept = label(*rows, keep_ends_alike=True)
+    assert [path["labels"] for path in kept.rows["film"]["paths"]] == [["Devdas", "based on", "Devdas"]]
 
 
 def test_a_question_whose_labels_cannot_be_had_is_kept_for_a_later_run(web: Web, label: Callable[..., Left]) -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from support.rows.questions import typed_question
@@ -15,7 +16,7 @@ from tasks.multihal.translate import translate_paths
 
 
 class Translator:
-    """Says every text as it is, and paths as it is told."""
+    """Marks every text but "?", which it cannot translate, and says paths as it is told."""
 
     is_outside = True
     identity = "t"
@@ -26,10 +27,20 @@ class Translator:
     def send(self, calls: Sequence[Call], deliver: Deliver) -> None:
         for call in calls:
             if call.operation == "translate_text":
-                deliver(call, Reply(call.parts["text"]))
+                text = str(call.parts["text"])
+                deliver(call, Reply(None, "failed", "untranslatable: x") if text == "?" else Reply(f"{text} (t)"))
             else:
                 parts: list[str] = call.parts["parts"]  # type: ignore[assignment]
                 deliver(call, Reply([{"text": text, "origin": "translated"} for text in self.said(parts)]))
+
+
+def scored_path(**changed: Any) -> ScoredPath:
+    path = ["Q43512", "P2044", "8611"]
+    return typed_question("q", "How high is K2?", "8,611 metres", answer_type="numerical", **changed).extend(
+        ScoredPath, question_id="q", subjects=["Q43512"], objects=["8611"], responses=path, responses_formatted=path,
+        path_statement=None, path_labels=["K2", "elevation", "8611 metre"], chosen_by="all", judged_by="j",
+        judged_score=5, judge_call="c",
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -46,14 +57,21 @@ class Translator:
 def test_a_value_stays_as_it_is_and_where_it_is(
     said: Callable[[list[str]], list[str]], is_kept: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = ["Q43512", "P2044", "8611"]
-    row = typed_question("q", "How high is K2?", "8,611 metres", answer_type="numerical").extend(
-        ScoredPath, question_id="q", subjects=["Q43512"], objects=["8611"], responses=path, responses_formatted=path,
-        path_statement=None, path_labels=["K2", "elevation", "8611 metre"], chosen_by="all", judged_by="j",
-        judged_score=5, judge_call="c",
-    )  # fmt: skip
+    row = scored_path()
     services = SimpleNamespace(translator=lambda: Translator(said))
     inputs = multihal_inputs(languages=("eng", "deu"))
     left = run_step(translate_paths, [row], services, tmp_path / "run", monkeypatch, inputs)
     assert len(left.rows) == 1 + is_kept
     assert [reason for reason, _ in left.rejects.values()] == ["value_moved"] * (not is_kept)
+
+
+def test_wrong_and_disputed_answers_are_translated_like_right_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    row = scored_path(optional_output=["a", "?"], incorrect_answers=["b", "?"], disputed_answers=["c", "?"])
+    services = SimpleNamespace(translator=lambda: Translator(lambda parts: parts))
+    inputs = multihal_inputs(languages=("eng", "deu"))
+    rows = run_step(translate_paths, [row], services, tmp_path / "run", monkeypatch, inputs).rows
+    kinds = ("optional_output", "incorrect_answers", "disputed_answers")
+    assert [rows["q_eng"][kind] for kind in kinds] == [["a", "?"], ["b", "?"], ["c", "?"]]
+    assert [rows["q_deu"][kind] for kind in kinds] == [["a (t)"], ["b (t)"], ["c (t)"]]

@@ -10,7 +10,7 @@ Hardly a pair comes that near the threshold by chance, and those that do are com
 which pairs are found depends on the vectors alone, not on axes, blocks, processor or library.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -40,9 +40,13 @@ class Duplicates:
     """Always greater than `first`."""
     cosine: npt.NDArray[np.float64]
 
-    def find_leaders(self) -> list[int]:
-        """Return for each row the first row of its group: itself, where it says something new."""
+    def find_leaders(self, kinds: Sequence[Hashable | None] | None = None) -> list[int]:
+        """Return for each row the first row of its group: itself, where it says something new.
+
+        `kinds`: one a row; rows of two kinds are never in one group, rows of none (None) may be in any.
+        """
         leaders = list(range(self.count))
+        kind_of = list(kinds or [None] * self.count)
 
         def lead(row: int) -> int:
             while leaders[row] != row:
@@ -52,7 +56,9 @@ class Duplicates:
 
         for one, other in zip(self.first.tolist(), self.second.tolist(), strict=True):
             low, high = sorted((lead(one), lead(other)))
-            leaders[high] = low
+            if kind_of[low] is None or kind_of[high] in (None, kind_of[low]):
+                leaders[high] = low
+                kind_of[low] = kind_of[high] if kind_of[low] is None else kind_of[low]
         return [lead(row) for row in range(self.count)]
 
 

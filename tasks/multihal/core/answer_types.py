@@ -23,13 +23,13 @@ class SettledType:
 
 
 def settle_answer_type(answer: str, stated: AnswerType | None, units: Mapping[str, int], question: str) -> SettledType:
-    """Return the type of an answer; `units` are those known by name (assets.load_units), the question may order dates."""
+    """Return the type of an answer; `units` are those known by name (assets.load_units), the question may order dates and name what is counted."""
     if stated in (None, "date") and (date := read_answer_date(answer, question)):
         return SettledType("date", date)
     written = None if stated in ("other", "date") else read_number(answer)
     if written is None:
         return SettledType("other")
-    wanted = look_for(written, units)
+    wanted = look_for(written, units, question)
     if stated == "rank":
         is_rank = written.number.isdigit() and int(written.number) >= 1
         return SettledType("rank", Number(written.number)) if is_rank else SettledType("other")

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from tasks.text.ids import id_number
+from tasks.text.values.written import read_number
 
 CANDIDATES = 3
 """Items kept of each surface (§2.2)."""
@@ -22,6 +23,8 @@ Linker = Literal["labels", "falcon"]
 _WORD = re.compile(r"[^\W_]+(?:[.'’&/-][^\W_]+)*\.?", re.UNICODE)
 _POSSESSIVE = re.compile(r"['’]s?$")
 _ARTICLE = re.compile(r"^(?:the|a|an)\s+", re.IGNORECASE)
+_CONTRACTION = re.compile(r"(?:n['’]t|['’](?:s|re|ve|ll|d|m))$")
+_QUOTES = frozenset('"“”„«»')
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,17 +47,21 @@ class Span:
 
 
 def list_spans(text: str, function_words: Set[str]) -> list[Span]:
-    """Return the runs of words in a text that may be names: up to ten words, not of function words alone.
+    """Return the runs of words in a text that may be names: up to ten words, at least one of them with a meaning of its own.
 
-    A run that is written small throughout counts when it has a word beyond the function words; the text as a whole
-    always counts, since an answer is a name as it stands.
+    Function words, numbers and single letters have none: "It", "Seven", "10" and "I" are names only in quotation marks,
+    or as the whole text with a capital or a figure, since an answer is a name as it stands.
     """
     words = list(_WORD.finditer(text))
-    spans = [Span(0, max(len(words), 1), text.strip())] if text.strip() else []
+    has_meaning = [_has_meaning(word[0], function_words) for word in words]
+    whole = text.strip()
+    spans = [Span(0, max(len(words), 1), whole)] if whole and (any(has_meaning) or not whole.islower()) else []
     for start in range(len(words)):
         for stop in range(start + 1, min(start + LONGEST_NAME, len(words)) + 1):
-            told = text[words[start].start() : words[stop - 1].end()]
-            if _may_be_name(told, function_words):
+            first, behind = words[start].start(), words[stop - 1].end()
+            told = text[first:behind]
+            is_quoted = first > 0 and behind < len(text) and {text[first - 1], text[behind]} <= _QUOTES
+            if is_quoted or (any(has_meaning[start:stop]) and _may_be_name(told, function_words)):
                 spans.append(Span(start, stop, told))
     return spans
 
@@ -93,4 +100,12 @@ def _may_be_name(span: str, function_words: Set[str]) -> bool:
     words = [word.strip(".").lower() for word in span.split()]
     if words[0] in function_words and span[:1].islower():
         return False
-    return any(word not in function_words for word in words) and not (words[-1] in function_words and span.islower())
+    return not (words[-1] in function_words and span.islower())
+
+
+def _has_meaning(word: str, function_words: Set[str]) -> bool:
+    bare = _CONTRACTION.sub("", word.strip(".")).lower()
+    if bare in function_words or bare == "yes" or (len(bare) < 2 and bare.isascii()):
+        return False
+    number = read_number(bare)
+    return number is None or number.unit is not None

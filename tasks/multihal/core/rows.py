@@ -30,9 +30,9 @@ class _Question(Row):
     output: str
     """The expected answer."""
     optional_output: list[str] = Field(default_factory=list)
-    """Other answers that are right too."""
+    """Other answers that are right too; in a translated row those that the translator can translate."""
     incorrect_answers: list[str] = Field(default_factory=list)
-    """In the foundation's own language, English."""
+    """Answers that are wrong; in a translated row those that the translator can translate."""
     context: list[str] = Field(default_factory=list)
     """Passages or addresses that the foundation gives with the question, in its own language, English."""
 
@@ -42,6 +42,8 @@ class FoundationQuestion(_Question):
 
     answer_type: AnswerType | None = None
     """As the foundation states it; null where it does not."""
+    disputed_answers: list[str] = Field(default_factory=list)
+    """Answers of united questions that agree with none of the right ones: taken neither for right nor for wrong."""
     source_name: str
     """File that the row stands in."""
     source_row: int
@@ -182,6 +184,8 @@ class MultiHalRow(_Question, _PathIds):
     """File of the foundation."""
     source_row: int
     """Number of the row in its file, from 1."""
+    disputed_answers: list[str]
+    """Answers of questions united with this one that agree with none of its own: taken neither for right nor for wrong."""
 
 
 class DroppedPath(Row):

@@ -1,7 +1,9 @@
 """Questions of several foundations that say the same, united into the earliest (MultiHal §2.1).
 
 Embeddings hardly tell 2018 from 2019: most pairs of different questions above the paper's cosine differ in a number, a
-code or a name, and united they would take each other's answers for right. Such pairs are told apart by what they say.
+code or a name, and united they would take each other's answers for right. Such pairs are told apart by what they say,
+and by the passages that they rest on. Foundations may still answer one question differently: then the answers that agree
+with none of the first row's are kept as disputed ones, and count neither as right nor as wrong.
 """
 
 import re
@@ -16,12 +18,15 @@ from tasks.core.vectors.duplicates import Duplicates
 from tasks.multihal.core.rows import FoundationQuestion
 from tasks.text.matching import normalise
 from tasks.text.values.amounts import is_number, read_amounts
+from tasks.text.values.answers import find_answer, read_known_text
 
 Union = Literal["ours", "paper"]
-"""Which of the questions with near embeddings are one: those that agree in numbers, codes and names, or all."""
+"""Which of the questions with near embeddings are one: those that agree in numbers, codes, names and passages, or all."""
 
 _QUOTED = re.compile(r"[\"“„«](.+?)[\"”“»]|(?<!\w)['‘](.+?)['’](?!\w)")
 _EDGES = "()[]{}.,;:!?\"'“”‘’«»"
+_PASSAGE_WORDS = 5
+"""Fewest words of a context that a question rests on; addresses and remarks such as "indexical" say where it is from."""
 
 
 def keep_alike(questions: Sequence[FoundationQuestion], duplicates: Duplicates) -> Duplicates:
@@ -62,16 +67,20 @@ def _names_all(one: str, other: str) -> bool:
 
 
 def unite_questions(
-    questions: Sequence[FoundationQuestion], duplicates: Duplicates
+    questions: Sequence[FoundationQuestion], duplicates: Duplicates, union: Union = "ours"
 ) -> Iterator[FoundationQuestion | Merged]:
     """Yield what becomes of each question, in order: itself, with what its duplicates add, or Merged into the first.
 
-    The first keeps its question and answer. The others' answers join its optional ones, and incorrect answers and
-    contexts are put together, none twice (case and spaces aside); what any of them takes for right is not incorrect.
+    The first keeps its question and answer. The others' answers join its optional ones where they agree with an answer
+    that is accepted already, else its disputed ones (with the paper's union all of them join the optional ones).
+    Incorrect answers and contexts are put together, none twice (case and spaces aside); what any of them takes for
+    right is not incorrect.
     """
     if duplicates.count != len(questions):
         raise ValueError(f"{len(questions)} questions, but duplicates among {duplicates.count} rows")
-    leaders = duplicates.find_leaders()
+    if union == "ours":
+        duplicates = keep_alike(questions, duplicates)
+    leaders = duplicates.find_leaders(None if union == "paper" else [_list_passages(each) for each in questions])
     groups: dict[int, list[FoundationQuestion]] = {}
     for question, leader in zip(questions, leaders, strict=True):
         groups.setdefault(leader, []).append(question)
@@ -81,20 +90,43 @@ def unite_questions(
         elif len(groups[number]) == 1:
             yield question
         else:
-            yield _unite(question, groups[number])
+            yield _unite(question, groups[number], union)
 
 
-def _unite(first: FoundationQuestion, group: Sequence[FoundationQuestion]) -> FoundationQuestion:
-    right = [answer for row in group for answer in (row.output, *row.optional_output)]
-    optional = _leave_out(right, [first.output])
-    incorrect = _leave_out((answer for row in group for answer in row.incorrect_answers), right)
+def _list_passages(question: FoundationQuestion) -> frozenset[str] | None:
+    """Return the passages that a question rests on; None when it rests on none."""
+    texts = (text for text in question.context if "://" not in text and len(text.split()) >= _PASSAGE_WORDS)
+    return frozenset(map(_fold, texts)) or None
+
+
+def _unite(first: FoundationQuestion, group: Sequence[FoundationQuestion], union: Union) -> FoundationQuestion:
+    given = [[row.output, *row.optional_output] for row in group]
+    right = list(given.pop(0))
+    # an answer that agrees with one may agree with what that one brings along
+    while joining := [answers for answers in given if union == "paper" or _agree(right, answers)]:
+        right += [answer for answers in joining for answer in answers]
+        given = [answers for answers in given if answers not in joining]
+    disputed = [answer for answers in given for answer in answers]
+    incorrect = _leave_out((answer for row in group for answer in row.incorrect_answers), [*right, *disputed])
     context = _leave_out((passage for row in group for passage in row.context), [])
     return first.replace(
-        optional_output=optional,
+        optional_output=_leave_out(right, [first.output]),
         incorrect_answers=incorrect,
+        disputed_answers=_leave_out(disputed, right),
         context=context,
         # a row must be used as each foundation whose words it holds allows
         licence=" AND ".join(dict.fromkeys(row.licence for row in group)),
+    )
+
+
+def _agree(some: Sequence[str], others: Sequence[str]) -> bool:
+    """True when an answer of one list is an answer of the other, or is said in one."""
+    return any(
+        normalise(one) == normalise(other)
+        or find_answer(one, read_known_text(other)).found
+        or find_answer(other, read_known_text(one)).found
+        for one in some
+        for other in others
     )
 
 

@@ -6,19 +6,22 @@ they then take the language's own form (text.translating.localised); in paths th
 unit which CLDR has is written in the number that goes with its value.
 
 The parts of a path are translated in one text with semicolons between them (the paper's finding: better than blanks).
-The number of parts is checked, and that each kept its numbers; if not, its parts are translated one by one. The paper
+The number of parts is checked, that each kept its numbers, and that each says what its own translation says: a name the
+same words, a relation at least one of them, and none cut short ("Pra" for "Praga"). If not, the parts' own translations
+stand. The paper
 also forbids a translation to say any two tokens in a row twice. So a path cannot say one part twice, nor two parts whose
 translations share words in a row: each different part is sent once, and parts that would repeat, as their
 translations one by one tell, are not joined.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from tasks.text.translating.localised import localise, write_amount, write_value
 from tasks.text.translating.protected import (
     Protected,
+    find_words,
     is_all_protected,
     list_protected,
     protect,
@@ -73,10 +76,10 @@ class Engine(Protocol):
 PartOrigin = Literal["translated", "wikidata", "kept", "untranslatable"]
 """Where a part of a translated path comes from: the model, or CLDR for a unit; Wikidata's own label; the source, since it
 is a number, date or id; the source, since the model cannot translate it."""
-ByPart = Literal["untranslatable", "own_semicolon", "would_repeat", "wrong_count", "number_elsewhere"]
+ByPart = Literal["untranslatable", "own_semicolon", "would_repeat", "wrong_count", "number_elsewhere", "other_words"]
 """Why the parts of a path were translated one by one: one of them, or all in one text, cannot be translated; one holds a
-semicolon; two would say some tokens twice, which is ruled out; the translation had another number of parts; or a number,
-date or id stood in another part, or behind the words of its own."""
+semicolon; two would say some tokens twice, which is ruled out; the translation had another number of parts; a number,
+date or id stood in another part, or behind the words of its own; or a part said other words than its own translation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +155,8 @@ def translate_paths(asked: Sequence[tuple[Sequence[PathPart], str]], engine: Eng
     for (parts, language), texts, reason in zip(asked, needed, reasons, strict=True):
         found: Mapping[str, Outcome] | ByPart | None = reason
         if len(texts) > 1 and reason is None:
-            found = _split_joined(texts, joined[SEPARATOR.join(texts), language])
+            own = {text: str(singles[text, language]) for text in texts}
+            found = _split_joined(own, joined[SEPARATOR.join(texts), language], {part.text for part in parts[::2]})
         by_text = found if isinstance(found, Mapping) else {text: singles[text, language] for text in texts}
         finished = tuple(_finish_part(part, by_text, language) for part in parts)
         translated.append(TranslatedPath(finished, None if isinstance(found, Mapping) else found))
@@ -241,20 +245,35 @@ def _why_apart(singles: Sequence[Outcome], texts: Sequence[str], engine: Engine)
     return None
 
 
-def _split_joined(texts: Sequence[str], answer: Outcome) -> Mapping[str, Outcome] | ByPart:
-    """Return the translation of each part, or why it cannot be had from the translation of all."""
+def _split_joined(own: Mapping[str, str], answer: Outcome, names: Set[str]) -> Mapping[str, Outcome] | ByPart:
+    """Return the translation of each part, or why it cannot be had from the translation of all.
+
+    `own`: text of a part → its translation alone, in the order of the path; `names`: texts of the path's items.
+    """
     if isinstance(answer, Untranslatable):
         return "untranslatable"
     pieces = [piece.strip() for piece in answer.split(";")]
-    if len(pieces) != len(texts) or not all(pieces):
+    if len(pieces) != len(own) or not all(pieces):
         return "wrong_count"
-    for text, piece in zip(texts, pieces, strict=True):
+    for text, piece in zip(own, pieces, strict=True):
         protected = protect(text)
         if protected is None or sorted(list_protected(piece)) != sorted(list_protected(text)):
             return "number_elsewhere"
         if not _keeps_place(text, piece):
             return "number_elsewhere"
-    return dict(zip(texts, pieces, strict=True))
+        if not _says_the_same(piece, own[text], text in names):
+            return "other_words"
+    return dict(zip(own, pieces, strict=True))
+
+
+def _says_the_same(piece: str, own: str, is_name: bool) -> bool:
+    """True when a part translated with others has the words of its own translation; one word of a relation is enough."""
+    said, wanted = find_words(piece.casefold()), find_words(own.casefold())
+    if said == wanted:
+        return True
+    lost = {*wanted} - {*said}
+    is_cut = any(word.startswith(short) for short in {*said} - {*wanted} for word in lost)
+    return not is_name and not is_cut and len(lost) < len({*wanted})
 
 
 def _finish_part(part: PathPart, by_text: Mapping[str, Outcome], language: str) -> TranslatedPart:

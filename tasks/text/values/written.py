@@ -15,6 +15,7 @@ from decimal import Decimal
 
 from tasks.errors import SettingsError
 from tasks.text.ids import id_number, is_qid
+from tasks.text.matching import singular_form
 from tasks.text.values.literals import Date, Number, canonical_number
 
 _LATEST_YEAR = 2100
@@ -47,7 +48,8 @@ _DAY_FIRST, _MONTH_FIRST = (
 )
 """What a question says of the order in which it wants a date: "the day, month and year", MM/DD/YYYY."""
 _AMOUNT = re.compile(
-    r"(?P<mark>US\$|[$€£]) ?(?P<marked>[0-9].*)|(?:#|no\. ?|number )(?P<place>[0-9]+)|(?P<nth>[0-9][0-9,]*)(?:st|nd|rd|th)(?P<of>.*)",
+    r"(?P<mark>(?:US|AU?|CA?|HK|CN)?[$¥]|[€£₹₩]|USD|EUR|GBP|JPY|CNY|RMB|INR|KRW|CHF|AUD|CAD|HKD) ?(?P<marked>[0-9].*)"
+    r"|(?:#|no\. ?|number )(?P<place>[0-9]+)|(?P<nth>[0-9][0-9,]*)(?:st|nd|rd|th)(?P<of>.*)",
     re.IGNORECASE,
 )
 _FEET = re.compile(
@@ -57,6 +59,8 @@ _NUMBER = re.compile(
     r"(?P<sign>[+\-−]?)(?P<digits>[0-9]{1,3}(?:(?P<gap>[,'\s])[0-9]{3})(?:(?P=gap)[0-9]{3})*|[0-9]+|(?=\.[0-9]))(?P<rest>\.[0-9]+)?"
 )
 _MEASURED = re.compile(r" (?:long|high|tall|wide|deep|thick|old)$")
+_HYPHENATED = re.compile(r"(?<=[0-9])[ -]?([^\W\d_]+)[ -](long|high|tall|wide|deep|thick)$")
+_COUNTED = re.compile(r"\b(?:how many|number of) (.*)", re.IGNORECASE | re.DOTALL)
 _PLACE = re.compile(r" (?:place|position|rank)$", re.IGNORECASE)
 SCALES = {"hundred": 2, "thousand": 3, "million": 6, "billion": 9, "trillion": 12}
 """Scale word → power of ten."""
@@ -127,9 +131,9 @@ def read_answer_date(answer: str, question: str) -> Date | None:
 def read_number(text: str) -> WrittenNumber | None:
     """Return the number that a text is as a whole, with its unit in at most three words; None when it is none.
 
-    Feet and inches are inches; a place ("third place") has no unit.
+    Feet and inches are inches; a place ("third place") has no unit. "20m-high" and "20-metre-high" are 20 m high.
     """
-    plain = " ".join(text.split()).strip().removesuffix(".")
+    plain = _HYPHENATED.sub(r" \1 \2", " ".join(text.split()).strip().removesuffix("."))
     if both := _FEET.fullmatch(plain):
         return WrittenNumber(str(canonical_number(str(12 * int(both[1]) + Decimal(both[2])))), "in")
     mark = None
@@ -165,13 +169,22 @@ def read_units(text: str) -> dict[str, int]:
     return units
 
 
-def look_for(written: WrittenNumber, units: Mapping[str, int]) -> Number | None:
-    """Return the number to look for: in its unit, in any unit where it has none; None for a unit that is not known."""
+def look_for(written: WrittenNumber, units: Mapping[str, int], question: str = "") -> Number | None:
+    """Return the number to look for: in its unit, in any unit where it has none; None for a unit that is not known.
+
+    What the question counts is no unit: "two medals" is 2 where it asks how many medals there are.
+    """
     if written.unit is None:
         return Number(written.number)
     name = _MEASURED.sub("", written.unit)
     unit = units.get(name, units.get(name.lower()))
-    return None if unit is None else Number(written.number, unit)
+    if unit is not None:
+        return Number(written.number, unit)
+    counted = _COUNTED.search(question)
+    noun = singular_form(name).split()[-1:]
+    if counted and written.number.isdigit() and noun and noun[0] in singular_form(counted[1]).split():
+        return Number(written.number)
+    return None
 
 
 def _scale(number: str, behind: str, mark: str | None) -> WrittenNumber | None:

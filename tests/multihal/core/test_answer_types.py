@@ -79,6 +79,12 @@ def test_a_stated_type_falls_back(answer: str, stated: AnswerType) -> None:
     assert settle_answer_type(answer, stated, load_units(), "") == SettledType("other")
 
 
+@pytest.mark.parametrize("stated", [None, "numerical"])
+def test_a_number_of_what_the_question_counts_is_a_number(stated: AnswerType | None) -> None:
+    settled = settle_answer_type("two medals", stated, load_units(), "How many medals did she win?")
+    assert settled == SettledType("numerical", Number("2"))
+
+
 @pytest.mark.parametrize(
     ("answer", "stated"), [("1.96 apples", None), ("1.96 apples", "numerical"), ("two medals", "numerical")]
 )

@@ -16,6 +16,14 @@ BEARERS = {
     "physicist": ["Q169470"],
     "Watermelon": ["Q38645"],
     "1984": ["Q208460", "Q2434", "Q7", "Q8"],
+    "It": ["Q1131225"],
+    "Seven": ["Q190908"],
+    "Yes": ["Q184386"],
+    "10": ["Q767920"],
+    "I": ["Q484940"],
+    "H": ["Q485277"],
+    "No": ["Q20"],
+    "O'Brien": ["Q3"],
 }
 DEGREES = {"Q15228": 5, "Q190214": 9, "Q208460": 1, "Q2434": 1}
 
@@ -42,11 +50,41 @@ def test_the_longest_names_are_found_and_their_bearers_ranked(text: str, mention
 
 
 def test_three_candidates_are_kept_by_degree_and_then_by_number() -> None:
-    assert link("Is it 1984?") == [Mention("1984", ("Q2434", "Q208460", "Q7"))]
+    assert link('Is it "1984"?') == [Mention("1984", ("Q2434", "Q208460", "Q7"))]
 
 
 def test_a_text_that_is_a_name_of_function_words_is_looked_up_whole() -> None:
     assert list_spans("Who Was It", WORDS)[0].text == "Who Was It"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Who said that it's over?",
+        "It's not what it seems: it isn't.",
+        "Seven brothers live here",
+        "the seven’s sum",
+        "Yes, I met H. Smith on 10 May 1984.",
+        "no",
+        "yes",
+    ],
+)
+def test_function_words_numbers_and_letters_are_no_titles(text: str) -> None:
+    assert link(text) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "surface"),
+    [
+        ('Who directed "Seven"?', "Seven"),
+        ("Who wrote “It”?", "It"),
+        ("Seven", "Seven"),
+        ("Yes", "Yes"),
+        ("Who is O'Brien?", "O'Brien"),
+    ],
+)
+def test_a_title_of_such_words_is_a_name_in_quotation_marks_or_as_a_whole_answer(text: str, surface: str) -> None:
+    assert [mention.surface for mention in link(text)] == [surface]
 
 
 def test_a_name_is_tried_as_written_first() -> None:

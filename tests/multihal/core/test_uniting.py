@@ -1,11 +1,15 @@
 """Questions are one only where they ask the same: near embeddings alone do not tell 2018 from 2019."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 from support.rows.questions import typed_question
 
+from tasks.core.rows import Merged
 from tasks.core.vectors.duplicates import find_duplicates
-from tasks.multihal.core.uniting import is_alike, keep_alike
+from tasks.multihal.core.rows import FoundationQuestion
+from tasks.multihal.core.uniting import Union, is_alike, keep_alike, unite_questions
 
 
 @pytest.mark.parametrize(
@@ -56,3 +60,72 @@ def test_pairs_of_two_questions_are_left_out() -> None:
     assert list(zip(found.first.tolist(), found.second.tolist(), strict=True)) == [(0, 2)]
     assert found.find_leaders() == [0, 1, 0]
     assert len(keep_alike(rows[:1], find_duplicates(np.ones((1, 2), np.float32))).first) == 0
+
+
+FIRST, SECOND = "Kim scored two goals in the first half.", "Lee scored four goals in the first half."
+
+
+def asked(row_id: str, answer: str = "Ada", **more: Any) -> FoundationQuestion:
+    return typed_question(row_id, "Who scored?", answer, **more).narrow(FoundationQuestion)
+
+
+def unite(*rows: FoundationQuestion, union: Union = "ours") -> list[FoundationQuestion | Merged]:
+    return list(unite_questions(rows, find_duplicates(np.ones((len(rows), 2), np.float32)), union))
+
+
+def test_questions_that_rest_on_different_passages_are_two() -> None:
+    rows = [asked("a", context=[FIRST]), asked("b", context=[SECOND])]
+    assert unite(*rows) == rows
+    assert unite(*rows, union="paper")[1] == Merged("b", "a")
+
+
+def test_a_question_without_a_passage_joins_one_group_and_bridges_none() -> None:
+    links = ["https://a.example/x", "indexical"]
+    rows = [asked("a", context=[FIRST]), asked("b", context=links), asked("c", context=[SECOND]), asked("d")]
+    united = unite(*rows)
+    assert united == [rows[0].replace(context=[FIRST, *links]), Merged("b", "a"), rows[2], Merged("d", "a")]
+
+
+def test_spaces_and_case_make_no_other_passage() -> None:
+    assert unite(asked("a", context=[FIRST]), asked("b", context=[f" {FIRST.upper()} "]))[1] == Merged("b", "a")
+
+
+@pytest.mark.parametrize(
+    ("first", "other"),
+    [
+        ("He was cremated after his death", "He is interred at Forest Lawn in Glendale"),
+        ("1930", "1934"),
+        ("Yes", "No"),
+        ("Paris", "London"),
+    ],
+)
+def test_disjoint_answers_of_one_question_are_disputed_and_not_accepted(first: str, other: str) -> None:
+    united, merged = unite(asked("a", first, incorrect_answers=[other, "Bob"]), asked("b", other))
+    assert merged == Merged("b", "a")
+    assert isinstance(united, FoundationQuestion)
+    assert (united.optional_output, united.disputed_answers) == ([], [other])
+    assert united.incorrect_answers == ["Bob"]
+
+
+@pytest.mark.parametrize(
+    ("first", "other"),
+    [("Paris", "Paris, France"), ("5 May 1901", "May 1901"), ("2,000 metres", "2000 m"), ("the Beatles", "Beatles")],
+)
+def test_answers_of_which_one_says_the_other_are_both_accepted(first: str, other: str) -> None:
+    for one, two in ((first, other), (other, first)):
+        united = unite(asked("a", one), asked("b", two))[0]
+        assert isinstance(united, FoundationQuestion)
+        assert ([two], []) == (united.optional_output, united.disputed_answers)
+
+
+def test_an_answer_may_agree_with_what_a_later_one_brings_along() -> None:
+    rows = [asked("a", "Ada"), asked("b", "Countess"), asked("c", "Lady", optional_output=["ada", "Countess"])]
+    united = unite(*rows)[0]
+    assert isinstance(united, FoundationQuestion)
+    assert (united.optional_output, united.disputed_answers) == (["Lady", "Countess"], [])
+
+
+def test_the_papers_union_accepts_every_answer() -> None:
+    united = unite(asked("a", "Paris"), asked("b", "London"), union="paper")[0]
+    assert isinstance(united, FoundationQuestion)
+    assert (united.optional_output, united.disputed_answers) == (["London"], [])

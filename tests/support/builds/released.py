@@ -48,6 +48,7 @@ def multihal_row(question: str, language: str = "eng", **changed: Any) -> dict[s
         "translated_by": None if language == "eng" else "nllb",
         "source_name": "qa.json",
         "source_row": 1,
+        "disputed_answers": [],
     }
     return row | changed
 

@@ -66,9 +66,11 @@ def test_a_text_that_cannot_be_translated_says_why_and_harms_no_other() -> None:
 
 
 def test_parts_of_a_path_are_translated_in_one_text() -> None:
-    engine = Dictionary({"Germany": "?", "capital": "?", "Germany; capital": "Deutschland; Hauptstadt"})
+    engine = Dictionary(
+        {"Germany": "Deutschland", "capital": "Hauptstadt von", "Germany; capital": "DEUTSCHLAND; die Hauptstadt"}
+    )
     path = translate_paths([(parts("Germany", "capital", "1871-01-18"), "de")], engine)[0]
-    assert path.text == "Deutschland; Hauptstadt; 1871-01-18"
+    assert path.text == "DEUTSCHLAND; die Hauptstadt; 1871-01-18"
     assert [part.origin for part in path.parts] == ["translated", "translated", "kept"]
     assert path.by_part is None
     assert path.problem is None
@@ -94,6 +96,24 @@ def test_a_number_that_went_into_another_part_is_made_good_part_by_part() -> Non
     path = translate_paths([(parts("Apollo 11", "Symphony No. 9"), "de")], engine)[0]
     assert path.text == "Apollo 11; Sinfonie Nr. 9"
     assert path.by_part == "number_elsewhere"
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "Pra; capitale di; Repubblica Ceca",
+        "Praga; capitale di; Ceca",
+        "Praga; capita di; Repubblica Ceca",
+        "Praga; sede; Repubblica Ceca",
+        "Repubblica Ceca; capitale di; Praga",
+        "Praga Praga; capitale di; Repubblica Ceca",
+    ],
+)
+def test_a_part_that_says_other_words_than_its_own_translation_is_made_good_part_by_part(answer: str) -> None:
+    own = {"Prague": "Praga", "capital of": "capitale di", "Czech Republic": "Repubblica Ceca"}
+    engine = Dictionary({**own, "; ".join(own): answer})
+    path = translate_paths([(parts(*own), "it")], engine)[0]
+    assert (path.text, path.by_part) == ("Praga; capitale di; Repubblica Ceca", "other_words")
 
 
 def test_a_value_stays_before_its_unit_and_as_it_is() -> None:

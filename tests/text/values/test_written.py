@@ -163,6 +163,63 @@ def test_a_known_unit_is_looked_for_and_no_value_is_in_any_other() -> None:
     assert look_for(WrittenNumber("12", None), units) == Number("12", None)
 
 
+@pytest.mark.parametrize(
+    ("text", "number", "unit"),
+    [
+        ("96.9 MHz", "96.9", 732707),
+        ("220 hp", "220", 2276380),
+        ("500 million JPY", "500000000", 8146),
+        ("JPY 500 million", "500000000", 8146),
+        ("¥500", "500", 8146),
+        ("A$1.2 million", "1200000", 259502),
+        ("CAD 5", "5", 1104069),
+        ("1,200 sq ft", "1200", 857027),
+        ("1,200 sq. ft.", "1200", 857027),
+        ("20m-high", "20", 11573),
+        ("20-metre-high", "20", 11573),
+        ("20-foot tall", "20", 3710),
+        ("1,234.5 km long", "1234.5", 828224),
+    ],
+)
+def test_units_and_currencies_are_known_as_people_write_them(text: str, number: str, unit: int) -> None:
+    written = read_number(text)
+    assert written and look_for(written, load_units()) == Number(number, unit)
+
+
+@pytest.mark.parametrize(
+    ("text", "question", "number"),
+    [
+        ("two medals.", "How many medals did she win?", "2"),
+        ("2 silver medals", "How many silver medals did she win?", "2"),
+        ("100 ducats", "For how many ducats was it sold?", "100"),
+        ("one city", "What is the number of cities with a port?", "1"),
+    ],
+)
+def test_what_a_question_counts_is_no_unit(text: str, question: str, number: str) -> None:
+    written = read_number(text)
+    assert written and look_for(written, load_units(), question) == Number(number)
+
+
+@pytest.mark.parametrize(
+    ("text", "question"),
+    [
+        ("1.96 apples", "How many apples are there?"),
+        ("12 couples", "How many people were there?"),
+        ("12 couples", "Which couples were there?"),
+        ("3 %%", "How many were there?"),
+        ("3 leagues", ""),
+    ],
+)
+def test_a_word_that_is_not_counted_is_an_unknown_unit(text: str, question: str) -> None:
+    written = read_number(text)
+    assert written and look_for(written, load_units(), question) is None
+
+
+def test_an_age_is_no_height() -> None:
+    assert read_number("16-year-old") is None
+    assert read_number("NBC 10") is None
+
+
 def test_a_unit_listed_twice_with_two_ids_is_named() -> None:
     with pytest.raises(SettingsError, match=r"line 3: 'm' names two units"):
         read_units("qid,name,other_names\nQ11573,metre,m\nQ7727,minute,m\n")
