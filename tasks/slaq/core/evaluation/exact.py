@@ -28,7 +28,7 @@ from tasks.text.values.answers import KnownText, find_answer, read_known_text
 from tasks.text.values.words import Value, is_kin
 
 _DENIAL = re.compile(r"not|no|never|nor|neither|without|nobody|none|nothing|instead|unlike|\w+n['’]t|cannot")
-_NEGATED = re.compile(r"(?:not|never|neither|\w+n['’]t|cannot)(?! (?:only|just|merely))")
+_NEGATED = re.compile(r"\b(?:not|never|neither|\w+n['’]t|cannot)\b(?! (?:only|just|merely))")
 """Behind the answer and its verb: it denies what the answer is said to be."""
 _VERB = re.compile(
     r"is|was|are|were|be|will|would|could|can|cannot|may|might|must|should|has|had|have|do|does|did|\w+n['’]t"
@@ -178,7 +178,10 @@ def _is_doubted(sentence: str, question: str, gold: str) -> bool:
     first, *others = _split_clauses(words[end - 1 :])
     behind, following = first[1:], others[0] if others else []
     near = [word for word in before if word not in _SMALL.union(own)][-_BEFORE:]
-    is_negated = bool(behind) and bool(_VERB.fullmatch(behind[0]) and _NEGATED.search(" ".join(behind)))
+    if not (behind and _VERB.fullmatch(behind[0])):
+        # it does something: "Brooks calls the man-month a myth"
+        behind = []
+    is_negated = bool(_NEGATED.search(" ".join(behind)))
     is_denied = any(map(_DENIAL.fullmatch, near)) or is_negated
     is_wrong = any(_calls_wrong(each, asked) for each in (before, behind, following if _is_about(following) else []))
     is_open = any(map(_OPEN.fullmatch, [*near[-1:], *_list_words(" ".join(words[end : end + 1]))]))

@@ -120,6 +120,8 @@ def test_what_does_not_say_it_for_sure_is_not_right(question: str, gold: str, an
         ("There is no doubt that it is {}.", 1),
         ("{} is not only the answer but famous.", 1),
         ("I am not sure, but it is {}.", 1),
+        ("{} is another name of it.", 1),
+        ("{} calls the other one a dangerous myth.", 1),
         ("It is not Zork but {}.", 1),
         ("No, {}.", 1),
         # what it takes for right, though a model would not: said of others, or of another time
