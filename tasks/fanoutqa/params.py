@@ -51,7 +51,7 @@ class FanOutParams(Params):
     near: int = Field(default=30, ge=1, le=1000)
     """Articles near a question that the retrieval check reads."""
     seed: int = Field(default=7, ge=-MOST, le=MOST)
-    """Seed of the split into dev and test. Questions that share half of their articles lie on one side."""
+    """Seed of the split into dev and test. A question that shares half of its articles with another lies on its side."""
     review: Policy = "auto"
     """What becomes of flagged rows: what each flag's rule says, mostly dropped (auto), left out until reviewed (manual), or asked for in a pause of the run in the Prefect UI (ask)."""
 

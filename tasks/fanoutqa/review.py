@@ -29,8 +29,8 @@ EDITABLE: Editable = {"question": "question"}
 def flag_duplicates(batch: Batch) -> Receipt:
     """Flag questions whose embedding has a cosine of at least 0.9 with that of one that stays (Appendix B).
 
-    A generated question and one that rests on nearly the same facts are taken for one as well (ours). Those with the
-    fewest flags stay first, then those that came first.
+    A generated question and another are taken for one as well where one holds nearly all facts of the other (ours).
+    Those with the fewest flags stay first, then those that came first.
     """
     work = work_on(batch)
     rows = work.rows(FlaggedQuestion)
@@ -61,7 +61,7 @@ def _find_alike(rows: Sequence[FlaggedQuestion], vectors: Floats) -> Iterator[tu
         yield one, other, cosine, f"cosine {cosine:.3f}"
     for one, other, share in find_same_facts([row.tree() for row in rows]):
         if "generated" in (rows[one].source, rows[other].source):
-            yield one, other, share, f"{share:.0%} of the facts"
+            yield one, other, share, f"{share:.0%} of the facts of the smaller one"
 
 
 def _comes_before(rows: Sequence[FlaggedQuestion], one: int, other: int) -> bool:

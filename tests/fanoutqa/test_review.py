@@ -47,4 +47,7 @@ def test_a_generated_question_that_asks_in_other_words_what_a_person_asks_is_a_d
     assert [(row_id, [each["code"] for each in row["flags"]]) for row_id, row in left.rows.items()] == [
         ("ours", []), ("made", ["duplicate"]), ("another", [])
     ]  # fmt: skip
-    assert left.rows["made"]["flags"][0]["detail"] == f"asks the same as ours (100% of the facts): {ours.question}"
+    assert (
+        left.rows["made"]["flags"][0]["detail"]
+        == f"asks the same as ours (100% of the facts of the smaller one): {ours.question}"
+    )

@@ -38,13 +38,13 @@ FLAGS: Mapping[str, str] = MappingProxyType(
         "unproven_unit": "A model proposes a wording with a unit that the evidence does not have beside the numbers.",
         "cannot_be_mended": "A model found the wording wrong and could not mend it.",
         "unscored": "A model's verdict could not be read, so this was not judged.",
-        "duplicate": "Another question says nearly the same, or a generated one rests on nearly the same facts.",
+        "duplicate": "Another question says nearly the same; or one of the two is generated and holds nearly all facts of the other.",
     }
 )
 """Every flag of the benchmark and what it means."""
 
 SAME_FACTS_FROM = 2 / 3
-"""Share of the facts of the larger question from which two ask the same of the same set (ours)."""
+"""Share of the facts of the smaller question from which two ask the same of the same set (ours)."""
 _PLACES_AT_MOST = 3
 _NUMBERS_AT_MOST = 150
 _YEARS = re.compile(r"(?<![\w.,])(?:1[0-9]|20)[0-9]{2}(?![\w.,][0-9])")
@@ -57,10 +57,10 @@ def find_structure_flags(question: FanOutQuestion) -> list[Flag]:
 
 
 def find_same_facts(questions: Sequence[FanOutQuestion]) -> Iterator[tuple[int, int, float]]:
-    """Yield pairs of places whose questions rest on nearly the same facts, and the share of them that they have in common.
+    """Yield pairs of places where one question holds nearly all facts of the other, and the share of the smaller one's facts.
 
     A fact is an article and what it answers. Embeddings do not find these: one question in other words is often further
-    from itself than from another one about the same set.
+    from itself than from another one about the same set. The answer of the larger question gives that of the smaller one.
     """
     seen: list[frozenset[tuple[str, frozenset[str]]]] = []
     using: dict[tuple[str, frozenset[str]], list[int]] = defaultdict(list)
@@ -72,7 +72,7 @@ def find_same_facts(questions: Sequence[FanOutQuestion]) -> Iterator[tuple[int, 
         )
         shared = Counter(other for fact in facts for other in using[fact])
         for other, count in shared.items():
-            share = count / max(len(facts), len(seen[other]))
+            share = count / min(len(facts), len(seen[other]))
             if share >= SAME_FACTS_FROM:
                 yield other, at, share
         seen.append(facts)

@@ -1,7 +1,8 @@
 """Dev and test: questions that share most of their articles lie on the same side (FanOutQA, paper §3.1).
 
 The dev part shows its answers, so the test part must not ask about the same articles. Questions are twins when they share
-at least half of the articles of either. A question lies on the side of the nearest twin before it (of equals, the first);
+at least half of the articles of the smaller one, since a test question about five of the ten countries of a dev question
+is answered there too. A question lies on the side of the nearest twin before it (of equals, the first);
 one without a twin before it on the side that the digest of one of its articles gives: of them all the one whose digest is
 least, which questions about nearly the same articles have in common more often than not.
 
@@ -37,7 +38,7 @@ def split_questions(
         twins = [
             (-count / len(own | seen[other][1]), other)
             for other, count in shared.items()
-            if 2 * count >= max(len(own), len(seen[other][1]))
+            if 2 * count >= min(len(own), len(seen[other][1]))
         ]
         beside = sides[seen[min(twins)[1]][0]] if twins else None
         sides[question_id] = published or beside or _draw_side(own, seed, dev_share)

@@ -157,12 +157,17 @@ def test_few_of_the_released_questions_are_flagged(shared_data: Path, name: str,
     assert flagged == counts
 
 
-def test_questions_that_rest_on_the_same_facts_are_pairs_of_a_share() -> None:
+def test_questions_that_rest_on_the_same_facts_are_pairs_of_a_share_of_the_smaller_one() -> None:
     asked = make_question(dict(zip(LAKES, TOWNS, strict=True)), *TOWNS)
-    # of fewer lakes, one of them written otherwise
+    # of fewer lakes, one of them written otherwise, and one that the other does not ask about
     fewer = replace(
-        asked, decomposition=(*asked.decomposition[1:4], make_leaf(4, "And?", ["elmstead"], "Dogwood Lake"))
+        asked,
+        decomposition=(
+            *asked.decomposition[1:4],
+            make_leaf(4, "And?", ["elmstead"], "Dogwood Lake"),
+            make_leaf(5, "And?", "Tuft", "Fir Lake"),
+        ),
     )
     other = make_question(None, *DEPTHS)
-    half = replace(asked, decomposition=asked.decomposition[:3])
-    assert list(find_same_facts([asked, fewer, other, half])) == [(0, 1, 4 / 6)]
+    part = replace(asked, decomposition=asked.decomposition[:3])
+    assert list(find_same_facts([asked, fewer, other, part])) == [(0, 1, 4 / 5), (0, 3, 1), (1, 3, 2 / 3)]

@@ -26,7 +26,7 @@ def draw(seed: int, count: int) -> list[Asked]:
 
 
 def are_twins(one: Asked, other: Asked) -> bool:
-    return 2 * len({*one[1]} & {*other[1]}) >= max(len(one[1]), len(other[1]))
+    return 2 * len({*one[1]} & {*other[1]}) >= min(len(one[1]), len(other[1]))
 
 
 def test_three_in_ten_are_dev() -> None:
@@ -85,3 +85,10 @@ def test_what_is_released_keeps_its_part_and_its_twins_follow() -> None:
     titles = ("a", "b", "c", "d", "e")
     for side in ("dev", "test"):
         assert lie([("old", titles, side), ("new", (*titles[1:], "f"), None)], "new") == side
+
+
+def test_a_question_about_a_part_of_what_another_asks_about_lies_on_its_side() -> None:
+    ten = tuple("abcdefghij")
+    for side in ("dev", "test"):
+        assert lie([("all", ten, side), ("some", (*ten[:3], "x", "y"), None)], "some") == side
+        assert lie([("some", (*ten[:3], "x", "y"), side), ("all", ten, None)], "all") == side

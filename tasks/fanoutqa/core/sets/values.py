@@ -15,6 +15,10 @@ from tasks.text.values.answers import Answer, KnownText, find_answer, read_known
 from tasks.text.values.dates import write_date
 from tasks.text.values.literals import YEAR, canonical_number, date_key, format_date
 
+_LEVEL = re.compile(
+    r"^(?:(?:Metropolitan )?City|Town|Municipality|Commune) of (?=\w)|(?<=\w) (?:Metropolitan )?Municipality$"
+)
+"""The level of a place in its label, which articles and answers seldom say: City of Brussels, Rana Municipality."""
 _BESIDE = 600
 """Characters behind a name within which an article says something of it."""
 _LEAST_DIGITS = 3
@@ -56,12 +60,12 @@ class Value:
 def read_values(facts: Iterable[Fact], kind: Kind, units: Mapping[str, str]) -> tuple[Value, ...]:
     """Return the different values that facts of one property tell; `units`: QID → label.
 
-    Items are one value together, and none where one has no label. Dates that are coarser than a year, and numbers whose
-    unit has no label, are none.
+    Items are one value together, by their usual names, and none where one has no label. Dates that are coarser than a
+    year, and numbers whose unit has no label, are none.
     """
     if kind == "item":
         items = [fact for fact in facts if fact.qid is not None]
-        names = list(dict.fromkeys(fact.value for fact in items if fact.value))
+        names = list(dict.fromkeys(_drop_level(fact.value) for fact in items if fact.value))
         if not names or any(not fact.value for fact in items):
             return ()
         statements = tuple(statement for fact in items for statement in _list_statements(fact))
@@ -69,6 +73,12 @@ def read_values(facts: Iterable[Fact], kind: Kind, units: Mapping[str, str]) -> 
     read = _read_date if kind == "time" else _read_number
     values = [read(fact, units) for fact in facts if fact.qid is None and fact.value is not None]
     return tuple(dict.fromkeys(value for value in values if value is not None))
+
+
+def _drop_level(label: str) -> str:
+    """Return the usual name of a place; a scorer that looks for Brussels finds it in "City of Brussels" too."""
+    name = _LEVEL.sub("", label)
+    return name if name[0].isupper() else label
 
 
 def _read_date(fact: Fact, _units: Mapping[str, str]) -> Value | None:

@@ -1,17 +1,20 @@
 """The judge `exact`: a program, no model, that looks whether an answer says the gold answer, in its words and values.
 
-It is a lexical lower bound. Numbers, dates and amounts count by value, names with an initial more or less, lists in any
-order (text/values/answers.py). The same in other words, a vague answer that is right and what is known besides do not
-count, though the paper's conditions (Table A.4) have them right. On the other side a sentence does not say what it denies
-("not Paris") or leaves open ("Paris or Lyon"), nor a rough number where the gold answer is exact; and none says anything
-that asks, heaps up words or is the question's. In a long answer a number alone is found only beside a word of its question,
-since it may belong to another fact. Of the paper's ways to be wrong it does not see one: the
-gold answer with something untrue added.
+It errs on both sides. Numbers, dates and amounts count by value, names with an initial more or less, lists in any order
+(text/values/answers.py). It misses what the paper's conditions (Table A.4) have right: the same in other words, a vague
+answer that is right, and what is known besides. A sentence does not say what it denies ("not Paris", "Paris would be
+wrong", "I do not think it is Paris") or leaves open ("Paris or Lyon"), nor a rough number where the gold answer is exact;
+and none says anything that asks, heaps up words or is the question's. It takes for right what is wrong in two ways: the
+gold answer with something untrue added, and one that the sentence reports of others or of another time ("some say Paris").
+
+In a long answer a number may belong to another fact. So a number alone counts where its sentence has a word of its
+question; or stands in the list item with the number of its fact; or ends with it, has no word of any question, and the
+sentence before has more words of this question than of any other ("How long is it? 2,850.").
 """
 
 import re
 from bisect import bisect_left
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from tasks.slaq.core.evaluation.answers import SlaqAnswer
@@ -24,7 +27,20 @@ from tasks.text.values.amounts import is_number
 from tasks.text.values.answers import KnownText, find_answer, read_known_text
 from tasks.text.values.words import Value, is_kin
 
-_DENIAL = re.compile(r"not|no|never|nor|neither|without|\w+n['’]t|cannot")
+_DENIAL = re.compile(r"not|no|never|nor|neither|without|nobody|none|nothing|instead|unlike|\w+n['’]t|cannot")
+_NEGATED = re.compile(r"\b(?:not|never|neither|\w+n['’]t|cannot)\b(?! (?:only|just|merely))")
+"""Behind the answer and its verb: it denies what the answer is said to be."""
+_VERB = re.compile(
+    r"is|was|are|were|be|will|would|could|can|cannot|may|might|must|should|has|had|have|do|does|did|\w+n['’]t"
+)
+_WRONG = re.compile(
+    r"wrong(?:ly)?|incorrect(?:ly)?|false(?:ly)?|untrue|mistake|mistaken(?:ly)?|inaccurate|erroneous(?:ly)?|misconception|myth|error"
+)
+_RIGHT = re.compile(r"true|right|correct|accurate|think|believe|say|sure|certain|knows?|known|case|likely|possible")
+_FAR = 3
+"""Words between a denial and the word that it denies, and one more."""
+_CLAUSE_END = re.compile(r".*[,;:)][\"'”’*]*|[–—-]+")
+_JOINS = frozenset({"and", "but", "because", "although", "though", "while", "whereas", "so"})
 _OPEN = re.compile(r"or|either|than")
 _BEFORE = 2
 """Words before the answer, articles and small words aside, among which a denial is of it."""
@@ -32,6 +48,9 @@ _REPEATED = 5
 """Words at least that are the question's own when they stand in it so."""
 _LONGEST = 200
 """Words of a sentence; a longer one is a heap, in which any gold answer may lie."""
+_ITEM = re.compile(r"\W*([0-9]{1,2})[.):]\s+(?=\S)")
+"""The number of a list item."""
+_MARKS = '.,;:!?()[]"“”*_'
 _SMALL = frozenset({"a", "an", "the", "in", "on", "at", "of"})
 
 
@@ -42,40 +61,44 @@ def compare_answer(row: SlaqAnswer, lists: CheckLists) -> Verdicts:
     """
     read = _read(row.answer_read, row.question)
     asked = [frozenset(list_content(question, lists)) for question in row.questions]
-    shared = frozenset.intersection(*asked)
+    own = [words - frozenset.intersection(*asked) for words in asked]
     verdicts = []
-    for question, gold, words in zip(row.questions, row.golds, asked, strict=True):
+    for at, (question, gold) in enumerate(zip(row.questions, row.golds, strict=True)):
         found = _find_saying(read, question, gold)
-        if len(asked) > 1:
-            found = (each for each in found if _is_told_apart(each, gold, words - shared, lists))
+        if len(own) > 1:
+            item = at + 1 if re.search(rf"(?<![0-9]){at + 1}[.)]", row.question) else None
+            found = (each for each in found if _is_told_apart(each, read.sentences[each], gold, at, item, own, lists))
         verdicts.append(int(any(True for _ in found)))
     return tuple(verdicts)
 
 
 @dataclass(frozen=True, slots=True)
 class _Read:
-    sentences: tuple[str, ...]
-    """Those that say something, each once."""
+    sentences: Mapping[str, str]
+    """Those that say something, each once → the sentence before it, of any kind."""
     folded: str
     known: KnownText
     """All of them, for a first look."""
 
 
 def _read(answer: str, question: str) -> _Read:
-    sentences = tuple(dict.fromkeys(_list_sentences(answer, question)))
+    sentences: dict[str, str] = {}
+    for sentence, before in _list_sentences(answer, question):
+        sentences.setdefault(sentence, before)
     text = "\n\n".join(sentences)
     return _Read(sentences, fold_text(text), read_known_text(text))
 
 
-def _list_sentences(answer: str, question: str) -> Iterator[str]:
-    """Yield the sentences of an answer that say something: none that asks, none that is the question's."""
-    asked = f" {normalise(question)} "
+def _list_sentences(answer: str, question: str) -> Iterator[tuple[str, str]]:
+    """Yield the sentences of an answer that say something, with those before: none that asks, none that is the question's."""
+    asked, before = f" {normalise(question)} ", ""
     for line in answer.splitlines():
         for sentence in split_sentences(line):
             words = len(sentence.split())
             is_repeated = words >= _REPEATED and f" {normalise(sentence)} " in asked
             if words <= _LONGEST and not is_repeated and not sentence.rstrip(" \"'”’)*").endswith("?"):
-                yield sentence
+                yield sentence, before
+            before = sentence
 
 
 def _find_saying(read: _Read, question: str, gold: str) -> Iterator[str]:
@@ -95,11 +118,35 @@ def _is_number_alone(gold: str) -> bool:
     return len(values) == 1 and is_number(values[0])
 
 
-def _is_told_apart(sentence: str, gold: str, words: Collection[Value], lists: CheckLists) -> bool:
-    """True where a sentence says more than a number, or says one of the words that belong to the question."""
+def _is_told_apart(
+    sentence: str,
+    before: str,
+    gold: str,
+    at: int,
+    item: int | None,
+    own: Sequence[Collection[Value]],
+    lists: CheckLists,
+) -> bool:
+    """True where a sentence says more than a number, or it shows that its number belongs to the question at a place.
+
+    `item`: number of that question in the long one; `own`: words that each question has and not all have.
+    """
     if not (_is_number_alone(gold) or _is_number_alone(sentence)):
         return True
-    return any(is_kin(each, word) for each in list_content(sentence, lists) for word in words)
+    marker = _ITEM.match(sentence)
+    body = sentence[marker.end() :] if marker else sentence
+    counts = _count_words(body, own, lists)
+    if counts[at] or marker:
+        return _has(body, gold) and bool(counts[at] or (marker and int(marker[1]) == item))
+    ends = _has(" ".join(body.split()[-len(gold.split()) :]), gold)
+    others = _count_words(before, own, lists)
+    return ends and not any(counts) and others[at] > max(others[:at] + others[at + 1 :])
+
+
+def _count_words(text: str, own: Sequence[Collection[Value]], lists: CheckLists) -> list[int]:
+    """Return how many words of a text each question has among its own."""
+    content = list_content(text, lists)
+    return [sum(any(is_kin(each, word) for word in words) for each in content) for words in own]
 
 
 def _has(text: str, gold: str) -> bool:
@@ -113,24 +160,67 @@ def _holds(folded: str, known: KnownText, gold: str) -> bool:
 
 
 def _is_doubted(sentence: str, question: str, gold: str) -> bool:
-    """True where the answer that a sentence holds is denied, or one of several: judged by the words next to it.
+    """True where the answer that a sentence holds is denied, called wrong, or one of several: judged by its clauses.
 
     Where the question denies ("What does it not contain?"), so may its answer.
     """
     words = sentence.split()
-    if not any(_DENIAL.fullmatch(word) or _OPEN.fullmatch(word) for word in _list_words(sentence)):
+    signs = (_DENIAL, _OPEN, _WRONG)
+    if not any(sign.fullmatch(word) for word in _list_words(sentence) for sign in signs):
         return False
     end = _find_first(len(words), lambda at: _has(" ".join(words[:at]), gold))
     start = end - _find_first(end, lambda at: _has(" ".join(words[end - at : end]), gold))
-    passed = _SMALL.union(_list_words(gold))
-    before = [word for word in _list_words(" ".join(words[:start])) if word not in passed][-_BEFORE:]
-    after = _list_words(" ".join(words[end : end + 1]))
-    is_denied = any(map(_DENIAL.fullmatch, before)) and not any(map(_DENIAL.fullmatch, _list_words(question)))
-    return is_denied or any(map(_OPEN.fullmatch, [*before[-1:], *after]))
+    asked, own = frozenset(_list_words(question)), frozenset(_list_words(gold))
+    while end < len(words) and words[end].strip(_MARKS).lower() in own - _JOINS:
+        # a number is found before the word for what it counts
+        end += 1
+    before = _split_clauses([*words[:start], gold])[-1][:-1]
+    first, *others = _split_clauses(words[end - 1 :])
+    behind, following = first[1:], others[0] if others else []
+    near = [word for word in before if word not in _SMALL.union(own)][-_BEFORE:]
+    if not (behind and _VERB.fullmatch(behind[0])):
+        # it does something: "Brooks calls the man-month a myth"
+        behind = []
+    is_negated = bool(_NEGATED.search(" ".join(behind)))
+    is_denied = any(map(_DENIAL.fullmatch, near)) or is_negated
+    is_wrong = any(_calls_wrong(each, asked) for each in (before, behind, following if _is_about(following) else []))
+    is_open = any(map(_OPEN.fullmatch, [*near[-1:], *_list_words(" ".join(words[end : end + 1]))]))
+    return is_open or is_wrong or (is_denied and not any(map(_DENIAL.fullmatch, asked)))
+
+
+def _split_clauses(words: Sequence[str]) -> list[list[str]]:
+    """Return the words of clauses, as commas, colons, brackets, dashes and joining words part them."""
+    clauses: list[list[str]] = [[]]
+    for word in words:
+        plain = word.strip(_MARKS).lower()
+        if clauses[-1] and (word.startswith("(") or plain in _JOINS):
+            clauses.append([])
+        clauses[-1].append(plain)
+        if _CLAUSE_END.fullmatch(word):
+            clauses.append([])
+    return [clause for clause in clauses if clause]
+
+
+def _calls_wrong(clause: Sequence[str], asked: Collection[str]) -> bool:
+    """True where a clause says that something is wrong, or that it is not right, sure or known."""
+    for at, word in enumerate(clause):
+        is_denied = any(map(_DENIAL.fullmatch, clause[max(0, at - _FAR) : at]))
+        if word not in asked and bool((_RIGHT if is_denied else _WRONG).fullmatch(word)):
+            return True
+    return False
+
+
+def _is_about(clause: Sequence[str]) -> bool:
+    """True where a clause speaks of what stands just before it: "which is wrong", "but that is wrong", "wrong"."""
+    return (
+        len(clause) == 1
+        or clause[:1] in (["which"], ["that"], ["this"])
+        or clause[:2] in (["but", "that"], ["but", "it"])
+    )
 
 
 def _list_words(text: str) -> list[str]:
-    return [word.strip('.,;:!?()[]"“”*_').lower() for word in text.split()]
+    return [word.strip(_MARKS).lower() for word in text.split()]
 
 
 def _find_first(most: int, holds: Callable[[int], bool]) -> int:

@@ -99,3 +99,9 @@ def test_the_lists_that_ship_fit_together() -> None:
     properties = load_fanout_properties()
     used = {find_property(properties, pid, kind) for kind in load_fanout_sets().values() for pid in kind.properties}
     assert used == set(properties.values())
+
+
+@pytest.mark.parametrize("pid", ["P1082", "P2043", "P2044", "P2046", "P2053"])
+def test_what_is_measured_again_and_again_is_asked_of_a_year(pid: str) -> None:
+    (asked,) = (each for each in load_fanout_properties().values() if each.pid == pid)
+    assert asked.format_moment("May 2020") == "according to Wikipedia in May 2020"

@@ -45,6 +45,33 @@ def test_items_are_one_value_together_and_none_where_one_has_no_label() -> None:
     assert read_values([], "item", {}) == ()
 
 
+@pytest.mark.parametrize(
+    ("label", "name"),
+    [
+        ("City of Brussels", "Brussels"),
+        ("Metropolitan City of Milan", "Milan"),
+        ("Municipality of Łódź", "Łódź"),
+        ("Rana Municipality", "Rana"),
+        ("Luxembourg City", "Luxembourg City"),
+        ("City of the Dead", "City of the Dead"),
+        ("City of", "City of"),
+        ("Salt Lake City of Lights", "Salt Lake City of Lights"),
+        ("Municipality", "Municipality"),
+    ],
+)
+def test_a_place_has_its_usual_name_which_articles_and_answers_say_at_either_level(label: str, name: str) -> None:
+    (value,) = read_values([item("Q1", label)], "item", {})
+    assert value.answer == name
+    for text in (f"Its capital is {name}.", f"Its capital is {label}."):
+        assert verify_value([value], read_known_text(text)) == value
+
+
+def test_two_levels_of_a_place_are_one_answer() -> None:
+    assert read_values([item("Q1", "City of Brussels"), item("Q2", "Brussels")], "item", {}) == (
+        Value("Brussels", None),
+    )
+
+
 def test_numbers_are_told_with_their_unit_and_not_where_it_has_no_label() -> None:
     units = {"Q9": "square kilometre"}
     assert read_values([number("83879", "Q9"), number("83879.0", "Q9")], "quantity", units) == (

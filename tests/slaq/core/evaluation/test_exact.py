@@ -1,4 +1,4 @@
-"""The program that judges where no model does: what it has right, what it leaves to models, and that it is a lower bound."""
+"""The program that judges where no model does: what it has right, which denials it reads, and on which sides it errs."""
 
 import pytest
 from support.rows.slaq_answers import answer_row
@@ -83,13 +83,85 @@ def test_a_sentence_that_says_the_gold_answer_is_right(question: str, gold: str,
         ("How long is it?", "2,850 kilometres", "It is 2,850 miles long."),
         ("How many digits has it?", "54 digits", "It has more than 54 digits."),
         ("What colour is it?", "red", "It was discovered in Sevastopol."),
-        # what a model would have right: this is a lower bound
+        # what a model would have right
         ("What is amber made of?", "the hardened resin of trees", "It is fossil tree resin."),
         ("What kind of animal is Lassie?", "a dog", "A collie."),
     ],
 )
 def test_what_does_not_say_it_for_sure_is_not_right(question: str, gold: str, answer: str) -> None:
     assert judge_short(question, gold, answer) == (0,)
+
+
+@pytest.mark.parametrize("gold", ["1992", "eleven points", "Rome and Carthage", "the hardened resin of trees"])
+@pytest.mark.parametrize(
+    ("answer", "verdict"),
+    [
+        ("{} would be wrong; it is Zork.", 0),
+        ("{} is incorrect.", 0),
+        ("{} is not right.", 0),
+        ("{} was never the answer.", 0),
+        ("{} isn't it.", 0),
+        ("{}, which is wrong.", 0),
+        ("{} (incorrect).", 0),
+        ("The answer {} is false.", 0),
+        ("Many believe it is {}, but that is a misconception.", 0),
+        ("It would be wrong to say {}.", 0),
+        ("It is not true that it is {}.", 0),
+        ("I do not think it is {}.", 0),
+        ("Nobody knows if it is {}.", 0),
+        ("It is Zork instead of {}.", 0),
+        ("It is {}; Zork would be wrong.", 1),
+        ("It is {}, and Zork would be wrong.", 1),
+        ("Zork is wrong and it is {}.", 1),
+        ("Zork is a common mistake: it is {}.", 1),
+        ("It is {}, but many wrongly say Zork.", 1),
+        ("It is {}, which is not surprising.", 1),
+        ("If I am not mistaken, it is {}.", 1),
+        ("There is no doubt that it is {}.", 1),
+        ("{} is not only the answer but famous.", 1),
+        ("I am not sure, but it is {}.", 1),
+        ("{} is another name of it.", 1),
+        ("{} calls the other one a dangerous myth.", 1),
+        ("It is not Zork but {}.", 1),
+        ("No, {}.", 1),
+        # what it takes for right, though a model would not: said of others, or of another time
+        ("Some say it is {}, others that it is Zork.", 1),
+    ],
+)
+def test_a_denial_is_read_where_it_is_of_the_answer(gold: str, answer: str, verdict: int) -> None:
+    assert judge_short("What is it?", gold, answer.format(gold)) == (verdict,)
+
+
+def test_a_question_may_ask_for_what_is_wrong() -> None:
+    assert judge_short("What is a common misconception?", "Zork", "Zork is a common misconception.") == (1,)
+
+
+@pytest.mark.parametrize(
+    ("answer", "verdict"),
+    [
+        ("4. 1992.", 1),
+        ("(4) 1992", 1),
+        ("A canal joined it with the Main. That was in 1992.", 1),
+        ("In which year did a canal join the rivers Danube and Main? 1992.", 1),
+        ("3. 1992.", 0),
+        ("4. 1993.", 0),
+        ("Its delta lies in Romania. That was in 1992.", 0),
+        ("A canal joined it with the Main. In 1992 that was.", 0),
+        ("A canal joined it with the Main. How long is it? 1992.", 0),
+        ("1992.", 0),
+    ],
+)
+def test_a_bare_number_ends_the_sentence_behind_that_of_its_question_or_has_its_item_number(
+    answer: str, verdict: int
+) -> None:
+    assert judge_long(answer) == (0, 0, 0, verdict, int("Romania" in answer))
+
+
+def test_the_number_of_a_list_item_is_no_answer() -> None:
+    questions, golds = ["Which sea is it?", "How many arms has it?"], ["Zork", "two"]
+    question = "Describe it by telling (1) which sea it is, and (2) how many arms it has."
+    row = answer_row("1. Zork\n2. Arms, several.", question=question, questions=questions, golds=golds)
+    assert compare_answer(row, LISTS) == (1, 0)
 
 
 @pytest.mark.parametrize(
