@@ -147,11 +147,14 @@ def _predict_all(rows: Sequence[Mapping[str, Any]], folds: int, seed: int) -> It
 def _explain_no_prediction(
     name: str, ending: str, labels: Sequence[int], units: Sequence[str], folds: int, rows: int
 ) -> Iterator[Metric]:
-    of = "facts" if ending else "topics"
     aligned, misaligned = (
         len({unit for unit, each in zip(units, labels, strict=True) if each == kind}) for kind in (1, 0)
     )
-    note = f"{aligned} {of} with aligned and {misaligned} with misaligned facts have it, expected {folds} of each"
+    note = (
+        f"{aligned} aligned and {misaligned} misaligned facts have it, expected {folds} of each"
+        if ending
+        else f"{aligned} topics have aligned and {misaligned} have misaligned facts with it, expected {folds} of each"
+    )
     for metric in (AUC, ACCURACY):
         yield _tell(name, metric + ending, None, len(labels), rows, note=note)
 
