@@ -89,7 +89,7 @@ def _format(made: BuildReport, metrics: Sequence[EvaluationMetric], written: Seq
     if lacking := found.get((ALL, AUC)):
         lines += [f"  no prediction: {lacking.note}"] if lacking.value is None else []
     lines.append(
-        f"  answers ablated: {made.calls_sent} now, {made.calls_replayed} before; {made.seconds:.1f} s"
+        f"  answers ablated, and replies of a judge: {made.calls_sent} now, {made.calls_replayed} before; {made.seconds:.1f} s"
         + ("; already there, from the same inputs" if made.up_to_date else "")
     )
     return [*lines, *(f"  report: {path}" for path in written if path.suffix == ".html")]

@@ -36,7 +36,7 @@ def test_facts_that_differ_are_told_apart() -> None:
     assert difference.ci_low is not None
     assert difference.ci_low > 0.25
     assert difference.note == (
-        "p 9.999e-05, p adjusted 9.999e-05; by single facts, as in the paper: p 9.999e-05, p adjusted 9.999e-05"
+        "p 0.003, p adjusted 0.003; by single facts, as in the paper: p 9.999e-05, p adjusted 9.999e-05"
     )
     assert found[ALL, AUC + BY_FACT, ""].value == found[ALL, ACCURACY + BY_FACT, ""].value == 1.0
     assert [found[each, AUC, ""].value for each in (*FEATURES, ALL)] == [1.0] * 7
