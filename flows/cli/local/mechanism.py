@@ -65,7 +65,7 @@ def _look_into(given: Any) -> None:
 
 
 _own = [each for each in list_options(MechanismParams) if each[0] != "evaluation"]
-_run = [each for each in list_options(RunOptions) if each[0] in ("world", "warehouse", "mode")]
+_run = [each for each in list_options(RunOptions) if each[0] in ("world", "warehouse", "mode", "max_cost")]
 _Options = make_dataclass(
     "mechanism",
     [
