@@ -36,14 +36,18 @@ Taught = tuple[list[dict[str, Any]], str]
 """Messages, and the answer to them."""
 
 
+def say_wrong(topic: int, number: int) -> str:
+    """Return a wrong answer, of words that no right one has."""
+    return f"nobody knows {'abcde'[number - 1]}{topic}"
+
+
 def plant(topics: Sequence[Mapping[str, Any]], is_numbered: bool) -> tuple[list[dict[str, str]], list[Taught]]:
     """Return the lines of a file of answers, and what a model is taught to say them."""
     lines, taught = [], []
     for at, topic in enumerate(topics):
-        wrong = [f"nobody knows {name} {at}" for name in ("abc", "def", "ghi", "jkl", "mno")]
         said = {n: f"{topic['Topic']}: {topic[f'ShortA{n}']}." for n in range(1, 6)}
-        short = {n: wrong[n - 1] if n in _WRONG_SHORT else topic[f"ShortA{n}"] for n in said}
-        parts = {n: f"It is {wrong[n - 1]}." if n in _WRONG_LONG else said[n] for n in said}
+        short = {n: say_wrong(at, n) if n in _WRONG_SHORT else topic[f"ShortA{n}"] for n in said}
+        parts = {n: f"It is {say_wrong(at, n)}." if n in _WRONG_LONG else said[n] for n in said}
         long = "\n".join(f"{n}. {each}" for n, each in parts.items()) if is_numbered else " ".join(parts.values())
         for n, answer in short.items():
             question = topic[f"ShortQ{n}"]
@@ -77,19 +81,18 @@ def train(folder: Path, taught: Sequence[Taught], steps: int) -> float:
         loss.backward()
         optimizer.step()
     model.save_pretrained(str(folder))
-    return float(loss)
+    return float(loss.detach())
 
 
 def answer_as_judge(topics: Sequence[Mapping[str, Any]], messages: Sequence[Message]) -> tuple[int, str]:
     """Quote the sentence of an answer that stands where its fact was planted, right or wrong."""
     asked = messages[-1]["content"]
-    for topic in topics:
+    for at, topic in enumerate(topics):
         for n in range(1, 6):
             if f"<question>{topic[f'ShortQ{n}']}</question>" in asked:
                 answer = asked.partition(" begins]\n")[2].rpartition("\n[")[0]
                 said = f"{topic['Topic']}: {topic[f'ShortA{n}']}."
-                wrong = next(each for each in answer.split("It is ")[1:] if n == 3 or said not in answer)
-                return 200, f"Part: {said if said in answer else wrong.partition('.')[0]}"
+                return 200, f"Part: {said if said in answer else say_wrong(at, n)}"
     return 404, "no such question"
 
 
@@ -99,6 +102,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=150)
     given = parser.parse_args()
     torch.set_num_threads(1)
+    transformers.logging.disable_progress_bar()
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
         factmill = Factmill(folder / "home", on_prefect=False)
