@@ -140,7 +140,7 @@ def main() -> None:
                     f"({found['roc_auc_by_fact']['note']}); {time.perf_counter() - started:.0f} s",
                     flush=True,
                 )
-                lost += paired_by != "aligned by words" and bool(told["unscored"])
+                lost += paired_by in ("judge", "position") and bool(told["unscored"])
         chat.close()
     sys.exit(1 if lost else 0)
 
