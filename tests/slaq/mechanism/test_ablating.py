@@ -186,7 +186,7 @@ def test_other_faults_of_a_model_are_not_taken_for_a_lack_of_memory() -> None:
 
 @pytest.mark.parametrize("when", ["always", "ablated"])
 def test_logits_that_are_no_numbers_are_named(when: str) -> None:
-    model = make_model("llama")
+    model = lift_logits(make_model("llama"))
 
     def spoil(_head: Any, _arguments: Any, out: Any) -> Any:
         return out * float("nan") if when == "always" or len(out) > 1 else out
