@@ -9,24 +9,20 @@ from tasks.core.rows import arrow_table, rows_from_arrow
 from tasks.engine.building import open_build
 from tasks.evaluation.record import METRICS
 from tasks.options import BuildReport, RunOptions, warehouse_of
+from tasks.slaq.core.mechanism.choosing import count_kinds
 from tasks.slaq.core.mechanism.rows import AblatedFact, ComparedFact, TokenRow
 from tasks.slaq.mechanism.choose import choose_of
 from tasks.slaq.mechanism.extra import require_extra
 from tasks.slaq.mechanism.measure import measure_mechanism
 from tasks.slaq.mechanism.record import MECHANISM, PAIRS, MechanismInputs, MechanismParams, lock_inputs
 from tasks.slaq.mechanism.steps import (
-    ablate_answers,
-    choose_answered_facts,
+    ablate_answered_facts,
     compare_answers_of_facts,
     count_missing,
     count_unused_pairs,
     find_first_details,
     list_tokens,
-    pair_answers,
 )
-
-_FACTS_AT_ONCE = 10
-"""Facts of a batch that is ablated; what was ablated of one that is killed is kept all the same."""
 
 
 @flow(name="slaq_mechanism", validate_parameters=True, persist_result=False)
@@ -39,11 +35,10 @@ def analyse_slaq_mechanism(
     locked = lock_inputs(params, run)
     # one batch at a time: the model uses all cores, and two models may not fit into memory
     with open_build(MECHANISM, locked, run.model_copy(update={"concurrency": 1})) as build:
-        chosen = build.load(choose_answered_facts, [each.model for each in locked.inputs.subjects])
-        if not chosen.rows:
+        # §5.1, §5.2, Appendix A.4: one step, since facts are drawn until enough are scored
+        ablated = build.load(ablate_answered_facts, [each.model for each in locked.inputs.subjects])
+        if not ablated.rows:
             build.end_without_rows(_tell_none(locked.inputs, warehouse_of(run)))
-        paired = build.stage(pair_answers, chosen)  # Appendix A.4
-        ablated = build.stage(ablate_answers, paired, most_rows=_FACTS_AT_ONCE)  # §5.1
         compared = build.stage(compare_answers_of_facts, ablated)  # §5.1, equations 7 to 9
         rows = compared.table(ComparedFact)
         told = [row.model_dump() for row in rows_from_arrow(ComparedFact, rows)]
@@ -59,6 +54,7 @@ def analyse_slaq_mechanism(
             "evaluations": list(build.run.origin["flow"]["evaluation"]),
             "facts": count_facts(locked.inputs, warehouse_of(run)),
             "unscored": count_missing(rows),
+            "kinds": count_kinds((row["kind"], row["unscored"]) for row in told),
             "details": find_first_details(rows),
             "unused_pairs": count_unused_pairs(locked.files.get(PAIRS, ()), rows),
         }

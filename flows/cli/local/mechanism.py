@@ -27,6 +27,7 @@ Examples:
   factmill mechanism slaq_evaluation-1a2 slaq_evaluation-3b4 --model ./Qwen3-1.7B --model ./Qwen3-4B
   factmill mechanism latest:slaq_evaluation --model ./gpt2 --centre --write-pairs pairs.csv
   factmill mechanism latest:slaq_evaluation --model ./gpt2 --centre --pairs pairs.csv
+  factmill mechanism latest:slaq_evaluation --model ./Qwen3-1.7B --world my-world.toml --tokens gold
 """
 Evaluations = Annotated[
     list[str] | None, typer.Argument(metavar="EVALUATION…", help=_PARAMS["evaluation"].description, show_default=False)
@@ -64,7 +65,7 @@ def _look_into(given: Any) -> None:
 
 
 _own = [each for each in list_options(MechanismParams) if each[0] != "evaluation"]
-_run = [each for each in list_options(RunOptions) if each[0] in ("warehouse", "mode")]
+_run = [each for each in list_options(RunOptions) if each[0] in ("world", "warehouse", "mode", "max_cost")]
 _Options = make_dataclass(
     "mechanism",
     [

@@ -17,20 +17,23 @@ from tasks.reports.content import PaperRow, Report, Subject, Unscored
 from tasks.reports.entries import list_entries
 from tasks.reports.pages import RENDERERS
 from tasks.reports.texts import format_number, say, tell
+from tasks.slaq.core.mechanism.choosing import count_kinds, format_kinds
 from tasks.slaq.core.mechanism.pairing import pair_fact
 from tasks.slaq.core.mechanism.rows import FEATURES, ComparedFact, PairedFact
 from tasks.slaq.mechanism.choose import choose_of
 from tasks.slaq.mechanism.extra import require_extra
 from tasks.slaq.mechanism.figures import PAPER, draw_figures
 from tasks.slaq.mechanism.local_model import choose_device, read_layers
-from tasks.slaq.mechanism.measure import ACCURACY, ALIGNED, ALL, AUC, DIFFERENCE, MISALIGNED
+from tasks.slaq.mechanism.measure import ACCURACY, ALIGNED, ALL, AUC, BY_FACT, DIFFERENCE, MISALIGNED
 from tasks.slaq.mechanism.pairs_file import read_pairs, write_pairs
 from tasks.slaq.mechanism.record import MECHANISM, MechanismParams, lock_inputs
 from tasks.storage.builds import BuildRecord, find_build, published_table
 from tasks.storage.warehouse import open_warehouse
 from tasks.text.whole import clean
 
-_ORDER = (AUC, ACCURACY, *FEATURES)
+_ORDER = (AUC, ACCURACY, AUC + BY_FACT, ACCURACY + BY_FACT, *FEATURES)
+_LARGE_DIFFERENCE = 0.1
+"""Between the shares of aligned and of misaligned facts that are unscored; above it a warning says so."""
 
 
 def analyse(params: MechanismParams, run: RunOptions, force: bool, folder: Path) -> tuple[dict[str, Any], list[str]]:
@@ -52,6 +55,7 @@ def analyse(params: MechanismParams, run: RunOptions, force: bool, folder: Path)
         "rows": made.rows,
         "facts": made.facts["facts"],
         "unscored": made.facts["unscored"],
+        "kinds": made.facts["kinds"],
         "ablated": made.calls_sent,
         "ablated_before": made.calls_replayed,
         "seconds": made.seconds,
@@ -68,20 +72,24 @@ def _format(made: BuildReport, metrics: Sequence[EvaluationMetric], written: Seq
     value = lambda *at: format_number(found[at].value) if at in found else "–"  # noqa: E731
     lines = [f"{made.build_id}: {made.rows} facts of {made.facts['model']}"]
     lines += [f"  {model}: {_tell_counts(counts)}" for model, counts in made.facts["facts"].items()]
+    lines.append(f"  scored: {format_kinds(made.facts['kinds'])}")
     details = made.facts["details"]
     lines += [
         f"  unscored: {count} {say(reason)}, the first: {clean(details[reason])}"
         for reason, count in made.facts["unscored"].items()
     ]
-    lines.append(f"  {'':20} {'aligned':>9} {'misaligned':>11} {'ROC-AUC':>9} {'accuracy':>9}")
+    lines += [f"  warning: {each}" for each in _warn_of_difference(made.facts["kinds"])]
+    heads = f"{'aligned':>9} {'misaligned':>11} {'ROC-AUC':>9} {'accuracy':>9} {'(by fact:':>10} {'accuracy)':>9}"
+    lines.append(f"  {'':20} {heads}")
     for name in (*FEATURES, ALL):
         lines.append(
-            f"  {say(name):20} {value(ALIGNED, name):>9} {value(MISALIGNED, name):>11} {value(name, AUC):>9} {value(name, ACCURACY):>9}"
+            f"  {say(name):20} {value(ALIGNED, name):>9} {value(MISALIGNED, name):>11} {value(name, AUC):>9} {value(name, ACCURACY):>9} "
+            f"{value(name, AUC + BY_FACT):>10} {value(name, ACCURACY + BY_FACT):>9}"
         )
     if lacking := found.get((ALL, AUC)):
         lines += [f"  no prediction: {lacking.note}"] if lacking.value is None else []
     lines.append(
-        f"  answers ablated: {made.calls_sent} now, {made.calls_replayed} before; {made.seconds:.1f} s"
+        f"  answers ablated, and replies of a judge: {made.calls_sent} now, {made.calls_replayed} before; {made.seconds:.1f} s"
         + ("; already there, from the same inputs" if made.up_to_date else "")
     )
     return [*lines, *(f"  report: {path}" for path in written if path.suffix == ".html")]
@@ -95,7 +103,8 @@ def find_pairs(params: MechanismParams, run: RunOptions, path: Path) -> tuple[in
     rows: list[PairedFact] = [
         pair_fact(fact, words, given.least_matched, chosen)
         for subject in locked.inputs.subjects
-        for fact in choose_of(warehouse_of(run), subject, given).facts
+        for facts in choose_of(warehouse_of(run), subject, given).drawn.values()
+        for fact in facts[: given.per_kind]
     ]
     try:
         count = write_pairs(path, rows)
@@ -143,12 +152,14 @@ def _describe(record: BuildRecord, rows: Sequence[ComparedFact]) -> dict[str, st
     }
     folders = {Path(path).name: Path(path) for path in flow["model"]}
     subjects = lock["params"]["subjects"]
+    kinds = count_kinds((row.kind, row.unscored) for row in rows)
     return {
         "Models": "; ".join(_name_model(each, folders) for each in subjects),
         "Evaluations": ", ".join(facts["evaluations"]),
         "Facts": f"{len(rows)}: {sum(row.kind == ALIGNED for row in rows)} aligned (right in both answers), "
         f"{sum(row.kind == MISALIGNED for row in rows)} misaligned (right in one)",
         "Drawn from": "; ".join(f"{model}: {_tell_counts(counts)}" for model, counts in facts["facts"].items()),
+        "Scored": format_kinds(kinds),
         "Pairs": _tell_pairs(rows, facts["unused_pairs"]),
         "Parameters": "; ".join(f"{say(name)} {tell(value)}" for name, value in told.items()),
         "Analysis": f"{record.build_id}, factmill {lock['version']}, code {lock['code']}",
@@ -166,8 +177,11 @@ def _tell_counts(counts: dict[str, int]) -> str:
 
 
 def _tell_pairs(rows: Sequence[ComparedFact], unused: int) -> str:
-    found = {by: sum(row.paired_by == by for row in rows) for by in ("alignment", "file", "")}
-    told = f"{found['alignment']} found by alignment, {found['file']} from a file, {found['']} facts without one"
+    found = {by: sum(row.paired_by == by for row in rows) for by in ("file", "position", "judge", "alignment", "")}
+    told = (
+        f"{found['file']} from a file, {found['position']} by position, {found['judge']} by a judge, {found['alignment']} by "
+        f"alignment, {found['']} facts without one"
+    )
     return told + (f"; {unused} pairs of the file are of no fact that was drawn" if unused else "")
 
 
@@ -178,6 +192,7 @@ def _warn(record: BuildRecord, rows: Sequence[ComparedFact]) -> list[str]:
         warnings.append(
             f"{without} of {len(rows)} facts lack a similarity: what lacks one is seldom missing at random (see Unscored)."
         )
+    warnings += _warn_of_difference(count_kinds((row.kind, row.unscored) for row in rows))
     kinds = {row.kind for row in rows}
     if len(kinds) == 1:
         warnings.append(
@@ -190,6 +205,20 @@ def _warn(record: BuildRecord, rows: Sequence[ComparedFact]) -> list[str]:
         "than the model's inner workings: in misaligned facts one of the two texts says something else."
     )
     return warnings
+
+
+def _warn_of_difference(kinds: Mapping[str, Mapping[str, int]]) -> list[str]:
+    """Return a warning where facts of one kind are unscored much more often than those of the other."""
+    if not all(each["drawn"] for each in kinds.values()):
+        return []
+    few, many = sorted(kinds, key=lambda kind: kinds[kind]["unscored"] / kinds[kind]["drawn"])
+    shares = [kinds[kind]["unscored"] / kinds[kind]["drawn"] for kind in (few, many)]
+    if shares[1] - shares[0] <= _LARGE_DIFFERENCE:
+        return []
+    return [
+        f"{shares[1]:.0%} of the {many} and {shares[0]:.0%} of the {few} facts that were drawn are unscored, so both kinds are "
+        "no longer alike drawn: pair them by hand (--write-pairs) or name a judge (--judge)."
+    ]
 
 
 def _set_beside(overall: Sequence[EvaluationMetric], name: str) -> list[PaperRow]:

@@ -289,13 +289,15 @@ def measure_effects(
 
     Components are added to a token's set in order of importance, equals in the order of the layers, until the set alone
     (all others ablated) gives the share `recover` of the token's logit; a set has one component at least, and that share
-    of all components, `largest_set`, at most. A token whose logit is not above 0 has importances of its sign, and no set.
+    of all components, `largest_set`, at most. Where the logit of a token is not above 0 nothing is ablated: tokens then have
+    their base alone.
     """
     base = ablator.enter(ids, places)
+    if min(base) <= 0:
+        return [Effect(round(each, 6), [], [], None) for each in base]
     ablated = ablator.ablate_each()
     importances = [
-        [round((logit - row[token]) / logit, 6) + 0.0 if logit else 0.0 for row in ablated]
-        for token, logit in enumerate(base)
+        [round((logit - row[token]) / logit, 6) + 0.0 for row in ablated] for token, logit in enumerate(base)
     ]
     sets = _grow_sets(ablator, base, importances, recover, max(1, int(largest_set * len(ablated))))
     return [Effect(round(base[at], 6), importances[at], *sets[at]) for at in range(len(base))]
@@ -306,8 +308,8 @@ def _grow_sets(
 ) -> list[tuple[list[int], float | None]]:
     """Return the minimal set of each token, and the share of its logit that it gives: sets of growing size side by side."""
     orders = [sorted(range(len(each)), key=lambda at: -each[at]) for each in importances]
-    found: dict[int, tuple[list[int], float | None]] = {at: ([], None) for at in range(len(base)) if base[at] <= 0}
-    size = dict.fromkeys((at for at in range(len(base)) if at not in found), 1)
+    found: dict[int, tuple[list[int], float | None]] = {}
+    size = dict.fromkeys(range(len(base)), 1)
     while size:
         each = max(1, ablator.rows // len(size))
         tried = [(at, upto) for at, first in size.items() for upto in range(first, min(first + each, most + 1))]

@@ -1,6 +1,7 @@
 """What a mechanistic analysis says: how alike aligned and misaligned facts are carried, and whether that tells them apart (§5.2, §5.3).
 
-Intervals draw topics whole, since a topic's facts stand in one long answer. p is a permutation test's, over facts.
+Intervals, folds and permutations keep a topic's facts together, since they stand in one long answer. The paper's folds and
+permutations, which part them, stand next to these.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,6 +20,8 @@ from tasks.slaq.mechanism.extra import import_extra
 ALIGNED, MISALIGNED, DIFFERENCE = "aligned", "misaligned", "aligned − misaligned"
 ALL = "all six"
 AUC, ACCURACY, COEFFICIENT = "roc_auc", "accuracy", "coefficient"
+BY_FACT = "_by_fact"
+"""Ending of the metrics whose folds are the paper's: they part the facts of a topic."""
 P, ADJUSTED = "p", "p adjusted"
 
 
@@ -66,9 +69,12 @@ def _compare_kinds(rows: Sequence[Mapping[str, Any]], seed: int) -> Iterator[Met
         scored = [row for row in rows if row[feature] is not None]
         values = np.array([row[feature] for row in scored], np.float64)
         is_aligned = np.array([row["kind"] == ALIGNED for row in scored], bool)
-        told.append((feature, scored, values, is_aligned, shuffle_kinds(values, is_aligned, seed)))
-    adjusted = adjust([p for *_, p in told])
-    for (feature, scored, values, is_aligned, p), level in zip(told, adjusted, strict=True):
+        by_topic, by_fact = (
+            shuffle_kinds(values, is_aligned, [row[unit] for row in scored], seed) for unit in ("item", "id")
+        )
+        told.append((feature, scored, values, is_aligned, by_topic, by_fact))
+    adjusted = zip(adjust([each[-2] for each in told]), adjust([each[-1] for each in told]), strict=True)
+    for (feature, scored, values, is_aligned, p, by_fact), (level, fact_level) in zip(told, adjusted, strict=True):
         if p is None:
             yield _tell(DIFFERENCE, feature, None, len(scored), len(rows), note="no fact of one kind has a similarity")
             continue
@@ -82,7 +88,7 @@ def _compare_kinds(rows: Sequence[Mapping[str, Any]], seed: int) -> Iterator[Met
             len(rows),
             interval=_draw_difference(values, is_aligned, clusters, seed),
             clusters=len(set(clusters)),
-            note=f"{P} {p:g}, {ADJUSTED} {level:g}",
+            note=f"{P} {p:g}, {ADJUSTED} {level:g}; by single facts, as in the paper: {P} {by_fact:g}, {ADJUSTED} {fact_level:g}",
         )
 
 
@@ -115,32 +121,48 @@ def _predict_all(rows: Sequence[Mapping[str, Any]], folds: int, seed: int) -> It
         scored = [row for row in rows if all(row[each] is not None for each in features)]
         matrix = np.array([[row[each] for each in features] for row in scored], np.float64).reshape(-1, len(features))
         labels = [int(row["kind"] == ALIGNED) for row in scored]
-        predicted = predict(matrix, labels, folds, seed, learn)
-        if predicted is None:
-            note = f"{sum(labels)} aligned and {len(labels) - sum(labels)} misaligned facts have it, expected {folds} of each"
-            yield from (_tell(name, metric, None, len(scored), len(rows), note=note) for metric in (AUC, ACCURACY))
-            continue
-        yield _tell_auc(name, predicted, len(scored), len(rows))
-        told = dict(zip((row["id"] for row in scored), predicted.is_right, strict=True))
-        right = Scores(
-            setting=name,
-            metric=ACCURACY,
-            items=[row["id"] for row in rows],
-            clusters=[row["item"] for row in rows],
-            values=np.array([told.get(row["id"], np.nan) for row in rows], np.float64),
-            is_share=True,
-            unit="share",
-        )
-        yield from measure([right], seed)
-        for feature, coefficient in zip(features, predicted.coefficients, strict=True):
-            if name == ALL:
-                yield _tell(feature, COEFFICIENT, coefficient, len(scored), len(rows), note="fitted to all facts")
+        for unit, ending in (("item", ""), ("id", BY_FACT)):
+            units = [row[unit] for row in scored]
+            predicted = predict(matrix, labels, units, folds, seed, learn)
+            if predicted is None:
+                yield from _explain_no_prediction(name, ending, labels, units, folds, len(rows))
+                continue
+            yield _tell_auc(name, AUC + ending, predicted, len(scored), len(rows))
+            told = dict(zip((row["id"] for row in scored), predicted.is_right, strict=True))
+            right = Scores(
+                setting=name,
+                metric=ACCURACY + ending,
+                items=[row["id"] for row in rows],
+                clusters=[row["item"] for row in rows],
+                values=np.array([told.get(row["id"], np.nan) for row in rows], np.float64),
+                is_share=True,
+                unit="share",
+            )
+            yield from measure([right], seed)
+            if name == ALL and not ending:
+                for feature, coefficient in zip(features, predicted.coefficients, strict=True):
+                    yield _tell(feature, COEFFICIENT, coefficient, len(scored), len(rows), note="fitted to all facts")
 
 
-def _tell_auc(name: str, predicted: Predicted, n: int, rows: int) -> Metric:
+def _explain_no_prediction(
+    name: str, ending: str, labels: Sequence[int], units: Sequence[str], folds: int, rows: int
+) -> Iterator[Metric]:
+    aligned, misaligned = (
+        len({unit for unit, each in zip(units, labels, strict=True) if each == kind}) for kind in (1, 0)
+    )
+    note = (
+        f"{aligned} aligned and {misaligned} misaligned facts have it, expected {folds} of each"
+        if ending
+        else f"{aligned} topics have aligned and {misaligned} have misaligned facts with it, expected {folds} of each"
+    )
+    for metric in (AUC, ACCURACY):
+        yield _tell(name, metric + ending, None, len(labels), rows, note=note)
+
+
+def _tell_auc(name: str, metric: str, predicted: Predicted, n: int, rows: int) -> Metric:
     low, high = min(predicted.aucs), max(predicted.aucs)
     note = f"mean of {len(predicted.aucs)} folds, {low:.3f} to {high:.3f}"
-    return _tell(name, AUC, sum(predicted.aucs) / len(predicted.aucs), n, rows, note=note)
+    return _tell(name, metric, sum(predicted.aucs) / len(predicted.aucs), n, rows, note=note)
 
 
 def _tell(

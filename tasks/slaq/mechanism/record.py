@@ -1,7 +1,7 @@
 """SLAQ's mechanistic analysis as commands know it: a build whose sources are evaluations, and the models that they are of."""
 
 from collections.abc import Iterator, Sequence
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
@@ -9,9 +9,10 @@ from tasks.core.evaluation.rows import EvaluationMetric
 from tasks.core.rows import MOST, StrictModel
 from tasks.engine.benchmark import Assets, Benchmark, Inputs, Locked, SideTable
 from tasks.errors import UnknownBuild, UsageError
-from tasks.evaluation.record import METRICS
+from tasks.evaluation.record import EXACT, METRICS, choose_judge
 from tasks.files import absolute_path
 from tasks.options import Option, Params, RunOptions, warehouse_of
+from tasks.settings import load_world
 from tasks.slaq.core.mechanism.rows import FEATURES, ComparedFact, TokenRow
 from tasks.slaq.evaluation.ask import ANSWER_LONG, ANSWER_SHORT
 from tasks.slaq.evaluation.record import SLAQ_EVALUATION
@@ -23,6 +24,8 @@ from tasks.storage.source_files import SourceFile, lock_source
 NAME = "slaq_mechanism"
 PAIRS = "/pairs"
 """Unit of the source under which the file of pairs lies; no folder of a model is called so."""
+PAIR = "slaq/pair"
+"""Prompt by which a judge quotes the part of a long answer that states a fact."""
 LATEST = f"latest:{SLAQ_EVALUATION.name}"
 
 
@@ -35,10 +38,14 @@ class MechanismParams(Params):
     """Folder of the model that gave the answers, in Hugging Face's form (repeatable: one for each evaluation, in its order)."""
     pairs: Annotated[str | None, Option(metavar="FILE")] = None
     """CSV with the columns id, short_text, long_text: parts of both answers that state the same fact, as people paired them; they come before what is found."""
+    judge: Annotated[str, Option(metavar="NAME")] = "judge"
+    """The model of the world's file, [models.NAME], that quotes the part of a long answer which states a fact, where the answer does not number its parts; or exact, which aligns the words of both answers, and stands in where the world's judge is no model."""
     per_kind: int = Field(default=30, ge=1, le=MOST)
-    """Facts of each model and kind (right in both answers; right in one), drawn with the seed."""
+    """Facts of each model and kind (right in both answers; right in one) to score; they are drawn with the seed until so many are scored, or none is left."""
     least_matched: float = Field(default=0.5, ge=0, le=1)
-    """Share of the short answer's content words that a part of the long answer must have to be its pair."""
+    """Share of the short answer's content words that a part of the long answer must have to be its pair by alignment."""
+    tokens: Literal["answer", "gold"] = "answer"
+    """Whose tokens are looked at: those of the model's own answers, or the gold answer's, which then stands in place of both texts, so that both have the same tokens, right or wrong."""
     recover: float = Field(default=0.9, gt=0, le=1)
     """Share of a token's logit that its minimal set of components must give."""
     largest_set: float = Field(default=1.0, gt=0, le=1)
@@ -76,6 +83,7 @@ class MechanismInputs(Inputs):
 
 def lock_inputs(params: MechanismParams, run: RunOptions) -> Locked[MechanismInputs]:
     """Return what the analysis depends on; UsageError says what was expected."""
+    world = load_world(run.world, run.graph)
     folders = [absolute_path(each) for each in params.model]
     records = [_find_evaluation(each, run) for each in params.evaluation]
     if len(folders) != len(records):
@@ -90,6 +98,7 @@ def lock_inputs(params: MechanismParams, run: RunOptions) -> Locked[MechanismInp
     changed: dict[str, Any] = {
         "evaluation": tuple(each.build_id for each in records),
         "model": tuple(map(str, folders)),
+        "judge": choose_judge(world, params.judge),
     }
     if params.pairs is not None:
         path = absolute_path(params.pairs)
@@ -144,7 +153,7 @@ def explain_fact(row: ComparedFact) -> Iterator[str]:
         ("long", row.long_answer, row.long_text, row.right_long),
     ):
         yield f"  {side:11} {answer or '(none)'}   ({'right' if right else 'wrong'})"
-        yield f"  what counts {text or '(nothing)'}"
+        yield f"  paired text {text or '(nothing)'}"
     yield f"  paired by   {row.paired_by or 'nothing'}" + (
         "" if row.matched is None else f", which has {row.matched:.0%} of the short answer's content words"
     )
@@ -192,6 +201,6 @@ MECHANISM: Benchmark = Benchmark(
     trace=("id",),
     explain=explain_fact,
     beside=(SideTable("slaq_mechanism_tokens", "fact", explain_tokens),),
-    assets=Assets(prompts=(ANSWER_SHORT, ANSWER_LONG), lists=("function_words.txt",)),
-    roles=lambda _: (),
+    assets=Assets(prompts=(ANSWER_SHORT, ANSWER_LONG, PAIR), lists=("function_words.txt",)),
+    roles=lambda params: () if params.judge == EXACT else (params.judge,),
 )

@@ -1,8 +1,10 @@
-"""Steps of the mechanistic analysis: facts are chosen, their answers paired, ablated and compared (paper §5)."""
+"""Steps of the mechanistic analysis: facts are drawn, their answers paired, ablated and compared (paper §5)."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
+from itertools import islice
+from operator import attrgetter
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -10,21 +12,29 @@ from typing import Any
 import pyarrow as pa
 from prefect import task
 
-from tasks.assets import load_list
+from tasks import progress
+from tasks.assets import load_list, load_prompt
 from tasks.core.calls.call import Call
+from tasks.core.evaluation.frame import frame, make_boundary
+from tasks.core.prompts import fill_in
 from tasks.core.receipts import Batch, Receipt
-from tasks.core.rows import rows_from_arrow
+from tasks.core.replies import UNREADABLE_KINDS
+from tasks.core.rows import Reject, rows_from_arrow
 from tasks.engine.batches import Work, batch_key, work_on
 from tasks.engine.naming.import_closure import digest_closure
 from tasks.engine.naming.own_code import read_code
+from tasks.errors import UsageError
+from tasks.evaluation.record import EXACT
 from tasks.slaq.core.evaluation.answers import LONG, SHORT, SlaqAsked
 from tasks.slaq.core.mechanism.calls import call_ablate, read_effects, read_failure
-from tasks.slaq.core.mechanism.pairing import pair_fact
+from tasks.slaq.core.mechanism.choosing import count_kinds, format_kinds
+from tasks.slaq.core.mechanism.pairing import PART_LINE, pair_by_judge, pair_fact, read_part
 from tasks.slaq.core.mechanism.rows import (
     FEATURES,
     AblatedFact,
     ComparedFact,
     Fact,
+    Kind,
     PairedFact,
     Side,
     Similarities,
@@ -37,56 +47,109 @@ from tasks.slaq.mechanism.choose import choose_of
 from tasks.slaq.mechanism.extra import import_extra
 from tasks.slaq.mechanism.local_model import LocalCausalModel, digest_model
 from tasks.slaq.mechanism.pairs_file import read_pairs
-from tasks.slaq.mechanism.record import PAIRS, MechanismInputs
+from tasks.slaq.mechanism.record import PAIR, PAIRS, MechanismInputs
 from tasks.storage.source_files import SourceFile
 
 _CODE = ("tasks.slaq.mechanism.ablating", "tasks.slaq.mechanism.encoding")
 """What recorded ablations depend on, beside the model."""
+_FACTS_AT_ONCE = 10
+"""Facts of a kind that are drawn, paired and ablated before it is counted again how many are lacking."""
+_MAY_PASS = ("out_of_memory", "judge_failed")
+"""Why a fact is unscored that the same command may score the next time, so none is drawn in its place."""
 _opened: list[LocalCausalModel] = []
 """The model at hand: one at a time, since two may not fit into memory."""
 _opening = Lock()
 
 
 @task(cache_key_fn=batch_key, persist_result=True)
-def choose_answered_facts(batch: Batch) -> Receipt:
-    """Take the facts of one model's evaluation that are looked at: right in both answers, or in one (§5.2)."""
+def ablate_answered_facts(batch: Batch) -> Receipt:
+    """Draw facts of one model's evaluation (§5.2), pair their answers (Appendix A.4) and ablate the model for them (§5.1).
+
+    The draw goes on until `per_kind` facts of each kind are scored or none is left. Each answer is a recorded call.
+    """
     work = work_on(batch)
     inputs = work.inputs(MechanismInputs)
     subject = next(each for each in inputs.subjects if each.model == batch.unit)
-    facts = choose_of(Path(work.run.options["warehouse"]), subject, inputs.params).facts
-    for fact in facts:
-        work.take(fact.id, fact.model_dump_json())
-    return work.finish(facts, Fact)
+    drawn = choose_of(Path(work.run.options["warehouse"]), subject, inputs.params).drawn
+    waiting = {kind: iter(facts) for kind, facts in drawn.items()}
+    found: list[AblatedFact] = []
+    while facts := [*_draw_more(waiting, found, inputs.params.per_kind)]:
+        for fact in facts:
+            work.take(fact.id, fact.model_dump_json())
+        ablated = _ablate(work, subject.model, _pair(work, facts))
+        if not inputs.params.centre and all(row.unscored for row in found):
+            _require_positive(ablated)
+        found += ablated
+        kinds = count_kinds((row.kind, row.unscored) for row in found)
+        progress.log(f"{subject.model}: scored {format_kinds(kinds)}")
+    work.unsettled += sum(row.unscored in _MAY_PASS for row in found)
+    return work.finish(sorted(found, key=attrgetter("id")), AblatedFact)
 
 
-@task(cache_key_fn=batch_key, persist_result=True)
-def pair_answers(batch: Batch) -> Receipt:
-    """Find what of each long answer states the fact of the short one (Appendix A.4)."""
-    work = work_on(batch)
-    params = work.inputs(MechanismInputs).params
-    files = work.files(PAIRS)
+def _draw_more(waiting: Mapping[Kind, Iterator[Fact]], found: Sequence[AblatedFact], per_kind: int) -> Iterator[Fact]:
+    """Yield the next facts of each kind, as many as it lacks and ten at most; at first one of each kind, which shows what the
+    model cannot do before much is computed."""
+    for kind, facts in waiting.items():
+        counted = sum(row.kind == kind and (not row.unscored or row.unscored in _MAY_PASS) for row in found)
+        yield from islice(facts, min(per_kind - counted, _FACTS_AT_ONCE if found else 1))
+
+
+def _require_positive(rows: Sequence[AblatedFact]) -> None:
+    """UsageError where half of a fact's tokens or more have a logit of 0 or less: so it goes on with all facts of such a model."""
+    for row in rows:
+        tokens = [*row.short_tokens, *row.long_tokens]
+        if tokens and 2 * sum(each.base <= 0 for each in tokens) >= len(tokens):
+            raise UsageError(
+                f"{row.model}: in the fact {row.id} {row.detail}. Facts of this model would remain unscored, so nothing more is "
+                "ablated: give --centre"
+            )
+
+
+def _pair(work: Work, facts: Sequence[Fact]) -> list[PairedFact]:
+    """Return facts with what of the long answer states each of them."""
+    params, files = work.inputs(MechanismInputs).params, work.files(PAIRS)
     chosen = read_pairs(files[0]) if files else {}
     words = frozenset(load_list("function_words"))
-    paired = (pair_fact(row, words, params.least_matched, chosen) for row in work.rows(Fact))
-    return work.finish(paired, PairedFact)
+    rows = [pair_fact(fact, words, params.least_matched, chosen) for fact in facts]
+    if params.judge == EXACT:
+        return rows
+    asked = [
+        (
+            row.id,
+            row,
+            fill_in(
+                load_prompt(PAIR),
+                question=row.question,
+                boundary=make_boundary(row.id, row.long_answer),
+                answer=frame(row.id, row.long_answer),
+            ),
+        )
+        for row in rows
+        if row.paired_by == "alignment" or row.unscored == "not_in_long_answer"
+    ]
+    judged: dict[str, PairedFact] = {}
+    for row, answer in work.ask(
+        params.judge, asked, PART_LINE, lambda row, texts: read_part(texts[0], row.long_answer)
+    ):
+        if isinstance(answer.read, Reject):
+            why = "judge_unreadable" if answer.read.reason in UNREADABLE_KINDS else "judge_failed"
+            bare = pair_by_judge(row, None)
+            judged[row.id] = bare.model_copy(update={"unscored": why, "detail": answer.read.detail})
+        else:
+            judged[row.id] = pair_by_judge(row, answer.read)
+    return [judged.get(row.id, row) for row in rows]
 
 
-@task(cache_key_fn=batch_key, persist_result=True)
-def ablate_answers(batch: Batch) -> Receipt:
-    """Ablate each component of the model for the tokens of both answers (§5.1); each answer is a recorded call."""
-    work = work_on(batch)
-    rows = work.rows(PairedFact)
-    found: dict[str, AblatedFact] = {}
-    for model in dict.fromkeys(row.model for row in rows):
-        service = _open_service(work, model)
-        mine = [row for row in rows if row.model == model and not row.unscored]
-        asked = {row.id: _list_calls(work, service.identity, row) for row in mine}
-        records = work.call(service, ((row_id, call) for row_id, calls in asked.items() for call in calls))
-        found |= {row.id: _read_ablated(row, asked[row.id], records) for row in mine}
-    # what did not fit into memory may the next time, on another device
-    work.unsettled += sum(row.unscored == "out_of_memory" for row in found.values())
+def _ablate(work: Work, model: str, rows: Sequence[PairedFact]) -> list[AblatedFact]:
+    """Return facts with what carries the tokens of both answers."""
+    service = _open_service(work, model)
+    asked = {row.id: _list_calls(work, service.identity, row) for row in rows if not row.unscored}
+    records = work.call(service, ((row_id, call) for row_id, calls in asked.items() for call in calls))
     bare: dict[str, Any] = {"heads": 0, "short_tokens": [], "long_tokens": [], "short_call": "", "long_call": ""}
-    return work.finish((found.get(row.id) or row.extend(AblatedFact, **bare) for row in rows), AblatedFact)
+    return [
+        _read_ablated(row, asked[row.id], records) if row.id in asked else row.extend(AblatedFact, **bare)
+        for row in rows
+    ]
 
 
 @task(cache_key_fn=batch_key, persist_result=True)
@@ -150,25 +213,22 @@ def _explain_missing(row: AblatedFact, found: Similarities) -> tuple[str, str]:
 
 def _list_calls(work: Work, identity: str, row: PairedFact) -> tuple[Call, Call]:
     params = work.inputs(MechanismInputs).params
-    options = {"recover": params.recover, "largest_set": params.largest_set, "centre": params.centre}
-    return (
-        call_ablate(
-            identity,
-            _ask(row, SHORT),
-            row.short_answer,
-            row.short_start,
-            row.short_text,
-            **options,  # type: ignore[arg-type]
-        ),
-        call_ablate(
-            identity,
-            _ask(row, LONG),
-            row.long_answer,
-            row.long_start,
-            row.long_text,
-            **options,  # type: ignore[arg-type]
-        ),
+    sides = (
+        (SHORT, row.short_answer, row.short_start, row.short_text),
+        (LONG, row.long_answer, row.long_start, row.long_text),
     )
+    short, long = (
+        call_ablate(
+            identity,
+            _ask(row, setting),
+            *((answer, start, text) if params.tokens == "answer" else (answer[:start] + row.gold, start, row.gold)),
+            recover=params.recover,
+            largest_set=params.largest_set,
+            centre=params.centre,
+        )
+        for setting, answer, start, text in sides
+    )
+    return short, long
 
 
 def _ask(row: Fact, setting: str) -> list[dict[str, Any]]:

@@ -4,6 +4,7 @@ import csv
 import json
 import signal
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ for _module in ("transformers", "sklearn", "ot"):
 from support.builds.measured import Measured  # noqa: E402
 from support.builds.small_builds import SmallBuilds  # noqa: E402
 from support.commands.command import Factmill, Ran  # noqa: E402
+from support.models.scripted_chat import Message, ScriptedChat, write_chat_world  # noqa: E402
 from support.models.tiny_causal import write_model  # noqa: E402
 
 from tasks.slaq.core.mechanism.rows import FEATURES  # noqa: E402
@@ -85,12 +87,15 @@ def looked(small_builds: SmallBuilds, tmp_path_factory: pytest.TempPathFactory) 
 
 def test_facts_of_an_evaluation_are_looked_into(looked: Looked) -> None:
     told = looked.look("--per-kind", "6")
-    assert (told["rows"], told["model"]) == (12, "tiny-llama")
+    assert told["model"] == "tiny-llama"
+    # of what is drawn and not scored as many more are drawn as there are
+    assert all(6 <= each["drawn"] <= 8 for each in told["kinds"].values())
+    assert all(each["drawn"] - each["unscored"] == 6 or each["drawn"] == 8 for each in told["kinds"].values())
     counts = told["facts"]["tiny-llama"]
     assert (counts["aligned"], counts["misaligned"], counts["wrong_in_both"]) == (8, 8, 4)
     rows = looked.measure.read("slaq_mechanism", told["mechanism_id"])
     scored = [row for row in rows if not row["unscored"]]
-    assert len(scored) >= 10
+    assert len(scored) == sum(each["drawn"] - each["unscored"] for each in told["kinds"].values()) >= 10
     for row in scored:
         assert row["paired_by"] == "alignment"
         assert row["long_answer"][row["long_start"] :].startswith(row["long_text"])
@@ -102,7 +107,7 @@ def test_facts_of_an_evaluation_are_looked_into(looked: Looked) -> None:
     assert all(len(each["importances"]) == 10 for each in tokens)
     found = {(each["setting"], each["metric"]): each for each in told["metrics"]}
     assert found["aligned", "iou"]["n"] + found["misaligned", "iou"]["n"] == len(scored)
-    assert found["all six", "roc_auc"]["n"] == len(scored)
+    assert found["all six", "roc_auc"]["n"] == found["all six", "roc_auc_by_fact"]["n"] == len(scored)
     page = Path(told["reports"][0]).read_text("utf-8")
     assert page.count("<svg") == 3
     assert "llama, 2 layers of 4 heads" in page
@@ -119,7 +124,7 @@ def test_facts_of_an_evaluation_are_looked_into(looked: Looked) -> None:
     assert (again["up_to_date"], again["ablated"]) == (True, 0)
     # what a larger draw holds beside is ablated, and nothing twice
     more = looked.look("--per-kind", "7")
-    assert (more["rows"], more["ablated_before"]) == (14, told["ablated"])
+    assert (more["rows"] > told["rows"], more["ablated_before"]) == (True, told["ablated"])
 
     shown = looked.measure.factmill("show", "slaq_mechanism", "--warehouse", looked.measure.warehouse)
     assert (shown.code, "aligned" in shown.out) == (0, True)
@@ -164,11 +169,72 @@ def test_two_models_are_told_together(looked: Looked, tmp_path: Path) -> None:
         *("--per-kind", "3"),
         "--centre",
     ).json
-    assert (told["rows"], told["model"]) == (12, "tiny-llama, tiny-gpt2")
+    assert told["model"] == "tiny-llama, tiny-gpt2"
     assert {row["model"] for row in looked.measure.read("slaq_mechanism", told["mechanism_id"])} == {
         "tiny-llama",
         "tiny-gpt2",
     }
+
+
+def test_a_judge_pairs_what_words_cannot_and_as_many_of_both_kinds_are_scored(looked: Looked, tmp_path: Path) -> None:
+    def answer(messages: Sequence[Message]) -> tuple[int, str]:
+        said = messages[-1]["content"].partition(" begins]\n")[2].partition("\n[")[0]
+        return 200, f"Part: {said.split('. ')[0]}"
+
+    chat = ScriptedChat(answer)
+    world = write_chat_world(tmp_path, chat.url, ["judge"])
+    options = ("--model", looked.model, "--warehouse", looked.measure.warehouse, "--reports", tmp_path, "--json")
+    judged, by_words = (
+        looked.measure.factmill("mechanism", looked.evaluation, "--per-kind", "5", *options, *more, TEST_KEY="x")
+        for more in (("--world", world), ("--least-matched", "1"))
+    )
+    chat.close()
+    assert judged.code == by_words.code == 0, judged.err + by_words.err
+    assert judged.json["kinds"] == {kind: {"drawn": 5, "unscored": 0} for kind in ("aligned", "misaligned")}
+    rows = looked.measure.read("slaq_mechanism", judged.json["mechanism_id"])
+    assert {row["paired_by"] for row in rows} == {"judge"}
+    assert all(row["long_text"] == row["long_answer"].split(". ")[0] for row in rows)
+    page = Path(judged.json["reports"][0]).read_text("utf-8")
+    assert "10 by a judge" in page
+    assert "are unscored, so both kinds" not in page
+    # misaligned facts of which no word is alike are lost without a judge, all that there are, and the page warns
+    assert by_words.json["kinds"] == {
+        "aligned": {"drawn": 5, "unscored": 0},
+        "misaligned": {"drawn": 8, "unscored": 8},
+    }
+    assert "100% of the misaligned and 0% of the aligned facts" in Path(by_words.json["reports"][0]).read_text("utf-8")
+    replayed = looked.measure.factmill(
+        "verify", judged.json["mechanism_id"], "--warehouse", looked.measure.warehouse, "--json", TEST_KEY="x"
+    )
+    assert replayed.code == 0, replayed.err
+
+
+def test_the_gold_answers_tokens_are_looked_at_in_both_answers(looked: Looked) -> None:
+    told = looked.look("--per-kind", "2", "--tokens", "gold")
+    rows = {row["id"]: row for row in looked.measure.read("slaq_mechanism", told["mechanism_id"])}
+    tokens: dict[tuple[str, str], str] = {}
+    for each in looked.measure.read("slaq_mechanism_tokens", told["mechanism_id"]):
+        place = each["fact"], each["side"]
+        tokens[place] = tokens.get(place, "") + each["token"]
+    paired = [row for row in rows.values() if row["paired_by"]]
+    assert paired
+    for row in paired:
+        assert tokens[row["id"], "short"].strip() == tokens[row["id"], "long"].strip() == row["gold"]
+
+
+def test_a_model_of_negative_logits_is_found_out_by_its_first_fact(looked: Looked, tmp_path: Path) -> None:
+    import transformers
+
+    model = transformers.AutoModelForCausalLM.from_pretrained(str(looked.model))
+    with torch.no_grad():
+        model.lm_head.weight.neg_()
+    for path in looked.model.iterdir():
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    model.save_pretrained(str(tmp_path))
+    ran = looked(looked.evaluation, "--model", tmp_path, code=2)
+    assert "tokens have a logit that is not above 0" in ran.err
+    assert "nothing more is ablated: give --centre" in ran.err
+    assert looked(looked.evaluation, "--model", tmp_path, "--per-kind", "1", "--centre").json["rows"] >= 2
 
 
 def test_pairs_are_written_mended_and_read(looked: Looked, tmp_path: Path) -> None:

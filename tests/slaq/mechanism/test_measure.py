@@ -11,7 +11,7 @@ pytest.importorskip("sklearn", reason="the regression needs the extra `mechanism
 from tasks.core.evaluation.rows import EvaluationMetric
 from tasks.slaq.core.mechanism.rows import FEATURES
 from tasks.slaq.mechanism.figures import PAPER, draw_figures
-from tasks.slaq.mechanism.measure import ACCURACY, ALL, AUC, COEFFICIENT, DIFFERENCE, measure_mechanism
+from tasks.slaq.mechanism.measure import ACCURACY, ALL, AUC, BY_FACT, COEFFICIENT, DIFFERENCE, measure_mechanism
 
 
 def plant(facts: int, gap: float, **changed: Any) -> Iterator[dict[str, Any]]:
@@ -35,7 +35,10 @@ def test_facts_that_differ_are_told_apart() -> None:
     assert difference.value == pytest.approx(0.3, abs=0.04)
     assert difference.ci_low is not None
     assert difference.ci_low > 0.25
-    assert difference.note.startswith("p 9.999e-05, p adjusted 9.999e-05")
+    assert difference.note == (
+        "p 0.003, p adjusted 0.003; by single facts, as in the paper: p 9.999e-05, p adjusted 9.999e-05"
+    )
+    assert found[ALL, AUC + BY_FACT, ""].value == found[ALL, ACCURACY + BY_FACT, ""].value == 1.0
     assert [found[each, AUC, ""].value for each in (*FEATURES, ALL)] == [1.0] * 7
     assert found[ALL, ACCURACY, ""].value == 1.0
     assert all(found[each, COEFFICIENT, ""].value is not None for each in FEATURES)
@@ -72,8 +75,9 @@ def test_one_kind_alone_gives_means_and_says_why_there_is_no_more() -> None:
     )
     assert (found[ALL, AUC, ""].value, found[ALL, AUC, ""].note) == (
         None,
-        "12 aligned and 0 misaligned facts have it, expected 5 of each",
+        "3 topics have aligned and 0 have misaligned facts with it, expected 5 of each",
     )
+    assert found[ALL, AUC + BY_FACT, ""].note == "12 aligned and 0 misaligned facts have it, expected 5 of each"
     assert tell([]) != {}
 
 

@@ -1,8 +1,9 @@
-"""Which facts are looked at: those that a model answered right in both ways, and as many that it got right in one (§5.2)."""
+"""In which order facts are drawn: those that a model answered right in both ways, and those that it got right in one (§5.2)."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, get_args
 
 from tasks.core.measures.audits import draw_sample
 from tasks.slaq.core.evaluation.answers import LONG, SHORT
@@ -11,29 +12,42 @@ from tasks.slaq.core.mechanism.rows import Fact, Kind
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """The facts that are looked at, and what was there to choose from."""
+    """The facts that can be looked at, and what there was to choose from."""
 
-    facts: tuple[Fact, ...]
+    drawn: Mapping[Kind, tuple[Fact, ...]]
+    """All facts of each kind, in the order of the draw."""
     counts: Mapping[str, int]
     """aligned, misaligned, wrong_in_both, unscored → facts of the evaluation."""
 
 
-def choose_facts(answers: Iterable[Mapping[str, Any]], model: str, asked_as: str, per_kind: int, seed: int) -> Chosen:
-    """Return up to `per_kind` facts of each kind, drawn by seed; `answers`: rows of `slaq_answers` in both settings."""
+def choose_facts(answers: Iterable[Mapping[str, Any]], model: str, asked_as: str, seed: int) -> Chosen:
+    """Return the facts of each kind in an order that the seed gives; `answers`: rows of `slaq_answers` in both settings."""
     found = list(_pair_verdicts(answers, model, asked_as))
     counts = {
-        "aligned": 0,
-        "misaligned": 0,
         "wrong_in_both": sum(right == (0, 0) for _, right in found),
         "unscored": sum(right is None for _, right in found),
     }
-    chosen: list[Fact] = []
-    for kind in ("aligned", "misaligned"):
-        mine = [fact for fact, _ in found if fact is not None and fact.kind == kind]
-        counts[kind] = len(mine)
-        drawn = set(draw_sample(sorted(fact.id for fact in mine), min(per_kind, len(mine)), seed))
-        chosen += [fact for fact in mine if fact.id in drawn]
-    return Chosen(tuple(sorted(chosen, key=lambda fact: fact.id)), counts)
+    drawn: dict[Kind, tuple[Fact, ...]] = {}
+    for kind in get_args(Kind):
+        mine = {fact.id: fact for fact, _ in found if fact is not None and fact.kind == kind}
+        drawn[kind] = tuple(mine[each] for each in draw_sample(mine, len(mine), seed))
+    return Chosen(drawn, {kind: len(mine) for kind, mine in drawn.items()} | counts)
+
+
+def count_kinds(facts: Iterable[tuple[str, str]]) -> dict[str, dict[str, int]]:
+    """Return kind → facts that were drawn, and those of them that lack a similarity; `facts`: kind and reason, empty for none."""
+    drawn = Counter((kind, bool(reason)) for kind, reason in facts)
+    return {
+        kind: {"drawn": drawn[kind, False] + drawn[kind, True], "unscored": drawn[kind, True]}
+        for kind in get_args(Kind)
+    }
+
+
+def format_kinds(kinds: Mapping[str, Mapping[str, int]]) -> str:
+    """Return counts as a text to read: of each kind, how many facts are scored."""
+    return ", ".join(
+        f"{each['drawn'] - each['unscored']} of {each['drawn']} {kind} facts" for kind, each in kinds.items()
+    )
 
 
 def _pair_verdicts(

@@ -12,6 +12,8 @@ Unscored = Literal[
     "no_answer",
     "not_in_long_answer",
     "text_not_found",
+    "judge_failed",
+    "judge_unreadable",
     "too_long",
     "base_not_positive",
     "nan_logits",
@@ -20,7 +22,7 @@ Unscored = Literal[
     "constant",
 ]
 """Why there is no similarity: an answer is empty; the long answer says nothing that the short one does; a text of the file of
-pairs is not in the answer; prompt and answer are longer than the model reads; a token's logit is not above 0, so no share of
+pairs is not in the answer; the judge that pairs failed, or its reply cannot be read; prompt and answer are longer than the model reads; a token's logit is not above 0, so no share of
 it can be lost; logits are no numbers; one row alone does not fit into memory; no set of components of the size allowed recovers
 a token's logit; importances that do not vary have no correlation. Empty: scored."""
 
@@ -54,15 +56,17 @@ class PairedFact(Fact):
     """A fact with what of both answers states it."""
 
     short_text: str
-    """The part of the short answer whose tokens count: all of it, unless the file of pairs says otherwise."""
+    """The part of the short answer whose tokens count: all of it, unless the file of pairs says otherwise. With `--tokens gold`
+    the gold answer stands in its place."""
     long_text: str
     """The part of the long answer that corresponds to it."""
     short_start: int
     """Where it begins in the short answer, in characters."""
     long_start: int
     matched: float | None
-    """Share of the short answer's content words that the long answer's part has; null where a file says the pair."""
-    paired_by: Literal["alignment", "file", ""]
+    """Share of the short answer's content words that the long answer's part has; null unless paired by alignment."""
+    paired_by: Literal["file", "position", "judge", "alignment", ""]
+    """What found the part of the long answer; empty where nothing did."""
     unscored: Unscored
     """Why the fact has no similarities, or lacks one; empty where it has all."""
     detail: str
@@ -77,7 +81,8 @@ class TokenEffect(StrictModel):
     base: float
     """Its logit, with nothing ablated."""
     importances: list[float]
-    """(base − ablated) ÷ base of each component, layer by layer: its heads, then its MLP. To six digits."""
+    """(base − ablated) ÷ base of each component, layer by layer: its heads, then its MLP. To six digits; none where a token of
+    the answer has a logit of 0 or less, since nothing is ablated for it."""
     chosen: list[int]
     """The minimal set: places of components in `importances`, most important first; empty where it was not reached."""
     recovered: float | None
@@ -144,7 +149,7 @@ class TokenRow(Row):
     heads: int
     """Attention heads a layer."""
     importances: list[float]
-    """Of all components, layer by layer: its heads, then its MLP."""
+    """Of all components, layer by layer: its heads, then its MLP; none where nothing was ablated."""
 
 
 FEATURES = tuple(Similarities.model_fields)

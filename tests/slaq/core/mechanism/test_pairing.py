@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from tasks.assets import load_list
-from tasks.slaq.core.mechanism.pairing import align_answer, pair_fact
+from tasks.core.replies import Unreadable
+from tasks.slaq.core.mechanism.pairing import align_answer, pair_by_judge, pair_fact, read_part, split_numbered
 from tasks.slaq.core.mechanism.rows import Fact
 
 WORDS = frozenset(load_list("function_words"))
@@ -87,3 +88,63 @@ def test_a_text_that_is_not_in_the_answer_is_told() -> None:
         "text_not_found",
         "the long answer does not hold 'Cannae', which the file of pairs names",
     )
+
+
+NUMBERED = [
+    ("1. Agrippa\n2. 19 BC\n3. Limestone\n4. 49 m\n5. Gard", ["Agrippa", "19 BC", "Limestone", "49 m", "Gard"]),
+    (
+        "Here you are:\n\n1. **Builder:** Agrippa\n   (a Roman)\n2) In 19. BC\n**3.** Limestone\n4: 49 m\n(5) Gard.\n\nAnything else?",
+        ["Builder:** Agrippa\n   (a Roman)", "In 19. BC", "Limestone", "49 m", "Gard."],
+    ),
+    ("1. Who?\n\nAgrippa\n\n2. When?\n\n19 BC\n\n3. a\n4. b\n5. Where?\n\nGard", ["Who?\n\nAgrippa", "When?\n\n19 BC", "a", "b", "Where?\n\nGard"]),
+    ("It was (1) built by Agrippa, (2) in 19 BC, (3) of stone, (4) to 49 m, (5) in Gard.", ["built by Agrippa,", "in 19 BC,", "of stone,", "to 49 m,", "in Gard."]),
+    ("1. Agrippa\n2. 19 BC\n3. Limestone\n4. 49 m", []),
+    ("1. a\n2. b\n4. c\n3. d\n5. e", []),
+    ("1. a\n2. b\n3. c\n4. d\n5. e\n6. f", []),
+    (LONG, []),
+    ("", []),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("answer", "parts"), NUMBERED)
+def test_parts_that_an_answer_numbers_are_found(answer: str, parts: list[str]) -> None:
+    assert [answer[slice(*span)] for span in split_numbered(answer)] == parts
+
+
+@pytest.mark.parametrize("short", ["Fabius Rullianus.", "In 19 BC."])
+def test_where_parts_are_numbered_right_and_wrong_answers_are_paired_alike(short: str) -> None:
+    row = pair_fact(fact(short_answer=short, long_answer=NUMBERED[0][0], number=2), WORDS, 0.5, {})
+    assert (row.long_text, row.paired_by, row.unscored, row.matched) == ("19 BC", "position", "", None)
+    assert row.long_answer[row.long_start :].startswith("19 BC")
+    # a person's text comes first, and a numbered part without a word is none
+    by_hand = pair_fact(fact(long_answer=NUMBERED[0][0], number=2), WORDS, 0.5, {"m/t/1": ("", "Gard")})
+    assert (by_hand.long_text, by_hand.paired_by) == ("Gard", "file")
+    empty = fact(short_answer=short, long_answer="1. a\n2. –\n3. c\n4. d\n5. e", number=2)
+    assert pair_fact(empty, WORDS, 0.5, {}).unscored == "not_in_long_answer"
+
+
+def test_a_judge_quotes_the_part() -> None:
+    assert LONG[slice(*read_part("Part: 343  to 341 BCE", LONG))] == "343 to 341 BCE"  # type: ignore[misc]
+    assert read_part("Part: None.", LONG) is None
+    for reply, told in (
+        ("Part: 327 to 304 BCE", "'327 to 304 BCE' does not stand in the answer"),
+        ("343", "0 lines"),
+        ("Part: a\nPart: b", "2 lines"),
+        ("Part:", "does not stand"),
+    ):
+        found = read_part(reply, LONG)
+        assert isinstance(found, Unreadable)
+        assert told in found.reason
+    lost = pair_fact(fact(short_answer="327 to 304 BCE"), WORDS, 0.9, {})
+    assert lost.unscored == "not_in_long_answer"
+    start = LONG.index("343")
+    row = pair_by_judge(lost, (start, start + 14))
+    assert (row.long_text, row.long_start, row.paired_by, row.unscored, row.detail) == (
+        "343 to 341 BCE",
+        start,
+        "judge",
+        "",
+        "",
+    )
+    none = pair_by_judge(pair_fact(fact(), WORDS, 0.5, {}), None)
+    assert (none.long_text, none.paired_by, none.unscored) == ("", "", "not_in_long_answer")
