@@ -299,7 +299,8 @@ def test_answers_are_measured_on_the_build_whose_questions_they_answer(toy: ToyC
     assert evaluate("--build", second, build="").json["unscored"] == 1
     assert "answers to the questions of countries-0, which is not in" in evaluate(build="countries-0", code=2).err
     assert (
-        "no answer is to a question that is asked. Answered, by setting and id: 8: " in evaluate(id="c-X", code=2).err
+        "no answer is to a question that is asked. Answered, by setting and id: 1: ask c-X"
+        in evaluate(id="c-X", code=2).err
     )
     assert [each["build_id"] for each in toy("builds", "--json").json if each["build_id"].startswith("countries-")] == [
         first,
