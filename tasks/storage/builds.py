@@ -48,7 +48,7 @@ class BuildRecord:
         """Options that made it of another source than the default one, or of less: `limit 5`; none for an evaluation, since those
         are of one model after another."""
         flow = self.origin.get("flow", {})
-        if "build" in flow:
+        if {"build", "evaluation"} & flow.keys():
             return []
         lists = {name: value for name, value in flow.items() if isinstance(value, list) and value}
         limit = [] if flow.get("limit") is None else [f"limit {flow['limit']}"]

@@ -165,8 +165,8 @@ def test_latest_is_the_newest_whole_build_of_the_default_source_and_says_what_it
     assert (where, table.num_rows) == (whole.build_id, 1)
 
 
-def test_the_latest_evaluation_is_the_newest_whatever_it_asked(tmp_path: Path) -> None:
-    of = {"build": "granola-1", "setting": [], "limit": None}
+@pytest.mark.parametrize("of", [{"build": "granola-1", "setting": []}, {"evaluation": ["slaq_evaluation-1"]}])
+def test_the_latest_evaluation_is_the_newest_whatever_it_asked(tmp_path: Path, of: dict[str, Any]) -> None:
     builds = [
         make(tmp_path / "w.duckdb", name, "p", flow=of | changed) for name, changed in (("a", {}), ("b", {"limit": 5}))
     ]
