@@ -9,7 +9,7 @@ or `factmill export` wrote. Tables are Arrow's; `.to_pandas()` makes a data fram
 True
 >>> questions = factmill.questions("granola", setting="greedy", limit=3)
 >>> sorted(questions[0])
-['id', 'messages', 'question', 'setting']
+['build', 'id', 'messages', 'question', 'setting']
 >>> answers = [{"id": each["id"], "answer": "IDK"} for each in questions]
 >>> scored = factmill.score("granola", answers, limit=3)
 >>> metrics = scored.metrics.to_pandas().set_index("id")
@@ -38,7 +38,7 @@ def open(path: str | Path | None = None) -> Store:
     """Return what is read from: a warehouse file, a release or other folder of tables, or a build of the home's warehouse by its id.
 
     By default the home's warehouse. `store.builds()` lists builds, `store.table(name, build)` reads a table of one, by
-    default of the newest that has it; the metrics of an evaluation are its table `evaluation_metrics`.
+    default of the latest that has it; the metrics of an evaluation are its table `evaluation_metrics`.
 
     >>> factmill.open().builds().column_names
     ['build_id', 'benchmark', 'author', 'world', 'rows', 'published_at', 'caution']
@@ -62,9 +62,10 @@ def questions(
     setting: str | Sequence[str] = (),
     **options: Any,
 ) -> list[dict[str, Any]]:
-    """Return what a model is asked: id, setting, question and messages each, as `factmill evaluate --questions` writes it.
+    """Return what a model is asked: id, setting, question, messages and build each, as `factmill evaluate --questions` writes it.
 
-    `source`: as `open` takes it, or what that returned; by default the newest build of the home's warehouse. `setting`: one or several, by default those of the paper. `options`: what else `factmill
+    `source`: as `open` takes it, or what that returned; by default the latest build of the home's warehouse: of whole builds of
+    the default source the newest, else the newest of all. `setting`: one or several, by default those of the paper. `options`: what else `factmill
     evaluate BENCHMARK --help` names, as Python names it (`limit=20`, `languages=["eng"]`). Of a setting with several
     turns the messages are the first.
 
@@ -73,16 +74,12 @@ def questions(
     """
     from flows.evaluate.sessions import find_evaluation, open_session
     from tasks.core.rows import rows_from_arrow
+    from tasks.evaluation.offline import describe_question
 
     session = open_session(benchmark, source, _list(setting) or find_evaluation(benchmark).usual, **options)
     evaluation, params = session.evaluation, session.inputs.params
     return [
-        {
-            "id": asked.question_id,
-            "setting": asked.setting,
-            "question": asked.question,
-            "messages": evaluation.fill(asked, params).messages(),
-        }
+        describe_question(asked, evaluation.fill(asked, params).messages(), session.build)
         for asked in rows_from_arrow(evaluation.asked, session.list_questions())
     ]
 
@@ -100,7 +97,7 @@ def score(
     """Return what answers are worth: `.answers`, `.scores` and `.metrics` as Arrow tables, `.notes` on what does not fit.
 
     The numbers are those of `factmill evaluate BENCHMARK --answers FILE`. `answers`: objects with id, answer and, where
-    there are several, setting; or id → answer; or a file of such objects, one a line; or oracle, guesser, silent.
+    there are several, setting, and the build of `questions`, which is then measured on; or id → answer; or a file of such objects, one a line; or oracle, guesser, silent.
     A question without an answer is unscored, as missing. `asked`: rows of what was asked, as `.answers` has them, in place
     of a source; `model`: what the model is called; the rest as in `questions`. No judge is asked: where there is one, the program `exact` stands in, and its
     accuracy is a lower bound.
@@ -112,22 +109,23 @@ def score(
     tasks.errors.UsageError: slaq: there is no option tau
     """
     from flows.evaluate.sessions import find_evaluation, open_session
-    from tasks.core.evaluation.answers_file import read_answers
-    from tasks.evaluation.answering import load_answers
+    from tasks.core.evaluation.answers_file import AnswersFile, read_answers
+    from tasks.evaluation.measured import load_answers
     from tasks.evaluation.offline import take_asked
     from tasks.evaluation.record import BUILT_IN
     from tasks.storage.source_files import lock_source
 
     evaluation = find_evaluation(benchmark)
     settings = _list(setting) or evaluation.plain
-    session = open_session(benchmark, source, settings, reads=asked is None, **options)
-    kept = None if asked is None else take_asked(evaluation, asked)
+    found: AnswersFile | str
     if isinstance(answers, str) and answers in BUILT_IN:
-        return session.score_answers(answers, answers, kept)
-    if isinstance(answers, str | Path):
+        found, model = answers, answers
+    elif isinstance(answers, str | Path):
         found = load_answers(lock_source(Path(answers)))
     else:
         pairs = answers.items() if isinstance(answers, Mapping) else None
         rows = answers if pairs is None else ({"id": each, "answer": text} for each, text in pairs)
         found = read_answers(enumerate(rows, 1), "answers")
-    return session.score_answers(found, model, kept)
+    asked_of = "" if isinstance(found, str) else found.build
+    session = open_session(benchmark, source, settings, reads=asked is None, asked_of=asked_of, **options)
+    return session.score_answers(found, model, None if asked is None else take_asked(evaluation, asked))

@@ -1,11 +1,13 @@
 """Where the files that belong to the code are: prompts/, sparql/ and data/, in a checkout or an installed wheel."""
 
+import csv
 from functools import cache
 from pathlib import Path
 
 from tasks.core.fingerprints import digest_bytes
 from tasks.core.prompts import Prompt, read_prompt
 from tasks.core.relations import Relation, read_relations
+from tasks.core.rows import OWN_LICENCE, OWN_WORLD
 from tasks.errors import PromptError, SettingsError
 from tasks.text.article import Removed, read_removed
 from tasks.text.ids import id_number, is_pid
@@ -53,6 +55,18 @@ def load_properties(name: str) -> frozenset[int]:
 def load_relations() -> dict[str, Relation]:
     """Return PID → relation of EntityQuestions, from `data/lists/granola_relations.csv`."""
     return read_relations(asset_path("data/lists", "granola_relations.csv").read_text("utf-8"))
+
+
+@cache
+def load_known_sources() -> dict[str, tuple[str, str]]:
+    """Return SHA-256 → (name, licence) of the files whose licence is known: those of `data/lists/known_sources.csv`, and our own.
+
+    A file is known by its content alone: its form and its name say nothing of who may hand it on.
+    """
+    own = sorted(path for path in (ROOT / "data" / "world" / "sources").rglob("*") if path.is_file())
+    with asset_path("data/lists", "known_sources.csv").open(encoding="utf-8", newline="") as file:
+        listed = {row["sha256"]: (row["source"], row["licence"]) for row in csv.DictReader(file)}
+    return listed | {digest_bytes(path.read_bytes()): (OWN_WORLD, OWN_LICENCE) for path in own}
 
 
 @cache

@@ -222,6 +222,7 @@ def show(
     from flows.commands.show import show_columns, show_rejects, show_rows
     from flows.evaluate.evaluations import find_record
 
+    progress.show()
     known = find_record(benchmark)
     path = warehouse_of(RunOptions(warehouse=warehouse))
     if columns:
@@ -251,6 +252,7 @@ def explain(
     from tasks.storage.builds import find_rejecting
     from tasks.storage.warehouse import open_warehouse
 
+    progress.show()
     known = find_record(benchmark)
     path = warehouse_of(RunOptions(warehouse=warehouse))
     build_id, _ = find_rejecting(path, build_name or f"latest:{benchmark}")
@@ -320,6 +322,7 @@ def export(
     from tasks.storage.builds import find_build
     from tasks.storage.export import export_build
 
+    progress.show()
     path = warehouse_of(RunOptions(warehouse=warehouse))
     record = find_build(path, build_name)
     benchmark = find_record(record.benchmark)

@@ -3,7 +3,7 @@
 import json
 import shlex
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,8 +20,9 @@ from tasks.engine.naming.locks import make_lock
 from tasks.engine.spending.bounds import Purse
 from tasks.errors import BudgetReached, FactmillError, OldBuild, OutputError
 from tasks.evaluation.corrected import CorrectedRate, correct_rates
-from tasks.evaluation.measured import find_measured, read_held, tell_left_out
-from tasks.evaluation.record import METRICS, Evaluation, EvaluationParams, identify_judge, settle_batches
+from tasks.evaluation.measured import find_measured
+from tasks.evaluation.offline import describe_question
+from tasks.evaluation.record import METRICS, Evaluation, EvaluationParams, identify_judge, list_asked, settle_batches
 from tasks.options import BuildReport, RunOptions, warehouse_of
 from tasks.progress import say
 from tasks.reports.texts import shorten_line
@@ -288,16 +289,15 @@ def describe_corrected(rate: CorrectedRate) -> str:
 def write_questions(evaluation: Evaluation, params: EvaluationParams, run: RunOptions, to: Path) -> str:
     """Write every question with its messages as JSON Lines, and return what was written as a line to read."""
     inputs: Any = evaluation.lock_inputs(params.model_copy(update={"model": "silent"}), run).inputs
-    record, store = find_measured(evaluation.of, params, run)
-    rows = evaluation.gather_rows(lambda name: read_held(evaluation.of, store, name)[0])
-    for note in tell_left_out(evaluation.of, store):
+    measured = find_measured(evaluation.of, params, run)
+    build = measured.record.build_id
+    for note in measured.notes:
         say(f"note: {note}")
     settings = getattr(params, "setting", ()) or evaluation.usual
+    asked = list_asked(evaluation, measured.store, inputs.model_copy(update={"settings": tuple(settings)}))
     lines = [
-        _describe_question(asked, evaluation.fill(asked, inputs.params).messages())
-        for asked in rows_from_arrow(
-            evaluation.asked, evaluation.list_questions(rows, inputs.model_copy(update={"settings": tuple(settings)}))
-        )
+        describe_question(row, evaluation.fill(row, inputs.params).messages(), build)
+        for row in rows_from_arrow(evaluation.asked, asked)
     ]
     try:
         to.write_text("".join(f"{json.dumps(line, ensure_ascii=False)}\n" for line in lines), "utf-8", newline="")
@@ -305,10 +305,6 @@ def write_questions(evaluation: Evaluation, params: EvaluationParams, run: RunOp
         raise OutputError(f"{to}: cannot be written: {error.strerror}") from error
     name = evaluation.of.name
     return (
-        f"{to}: {len(lines)} questions of {record.build_id}; answer them as "
-        f'{{"id": …, "setting": …, "answer": …}} a line, then factmill evaluate {name} --answers FILE'
+        f"{to}: {len(lines)} questions of {build}; answer them as "
+        f'{{"id": …, "setting": …, "build": …, "answer": …}} a line, then factmill evaluate {name} --answers FILE'
     )
-
-
-def _describe_question(asked: Any, messages: Sequence[Mapping[str, str]]) -> dict[str, Any]:
-    return {"id": asked.question_id, "setting": asked.setting, "question": asked.question, "messages": list(messages)}

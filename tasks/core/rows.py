@@ -21,6 +21,10 @@ R = TypeVar("R", bound="Row")
 M = TypeVar("M", bound=BaseModel)
 MOST = 1_000_000_000
 """The largest number that an option, a parameter or a setting takes where it needs no smaller bound; it fits 32 bits, as rows count."""
+OWN_WORLD, OWN_LICENCE = "factmill's embedded world", "Apache-2.0"
+"""Source of rows and pages that were written for it, and their licence (SPDX id)."""
+NONE_STATED = "none stated"
+"""Licence of rows of which nothing says what licence they have."""
 LONGEST_S = 86_400.0
 """Seconds that a setting may have anything wait, at most: a day."""
 

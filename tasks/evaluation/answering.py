@@ -2,15 +2,13 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from functools import lru_cache
-from pathlib import Path
 from typing import Any, TypeVar
 
 import pyarrow as pa
 
 from tasks.core.calls.call import Reply
 from tasks.core.calls.chat import call_chat, read_chat
-from tasks.core.evaluation.answers_file import EXPECTED, AnswersFile, read_answers
+from tasks.core.evaluation.answers_file import AnswersFile
 from tasks.core.evaluation.given import Given
 from tasks.core.evaluation.rows import Asked, Unscored
 from tasks.core.finish_reasons import is_cut
@@ -18,9 +16,8 @@ from tasks.core.prompts import Ask
 from tasks.core.replies import TEXT, Form, Unreadable, read_said
 from tasks.core.rows import arrow_schema, rows_from_arrow
 from tasks.engine.batches import Work
-from tasks.evaluation.measured import gather_measured
-from tasks.evaluation.record import ANSWERS, BUILT_IN, Evaluation, read_params
-from tasks.storage.source_files import SourceFile, iterate_json
+from tasks.evaluation.measured import gather_measured, load_answers
+from tasks.evaluation.record import ANSWERS, BUILT_IN, Evaluation, list_keys, read_params
 
 A = TypeVar("A", bound=Asked)
 
@@ -38,8 +35,7 @@ def answer_at_once(work: Work, evaluation: Evaluation, asked: pa.Table) -> pa.Ta
 
 def take_answers(evaluation: Evaluation, asked: pa.Table, answers: AnswersFile, name: str) -> pa.Table:
     """Return questions (rows of `asked`) with the answers that another program made; `name`: what it is called."""
-    keys = zip(asked["setting"].to_pylist(), asked["question_id"].to_pylist(), strict=True)
-    return _fill_columns(evaluation, asked, [answers.find(*key) for key in keys], name, evaluation.form)
+    return _fill_columns(evaluation, asked, [answers.find(*key) for key in list_keys(asked)], name, evaluation.form)
 
 
 def answer_built_in(evaluation: Evaluation, asked: pa.Table, rows: pa.Table, model: str, name: str) -> pa.Table:
@@ -87,12 +83,6 @@ def sends_nothing(work: Work) -> bool:
 def name_answerer(work: Work) -> str:
     """Return what the model under test is called."""
     return str(work.run.lock["author"])
-
-
-@lru_cache(maxsize=4)
-def load_answers(file: SourceFile) -> AnswersFile:
-    """Read a file of answers, once a process; SourceError says what is wrong with it."""
-    return read_answers(iterate_json(file, EXPECTED), Path(file.path).name)
 
 
 def _take(text: str | None, form: Form | None) -> Given:

@@ -6,12 +6,17 @@ either is the same one, and asks nothing again. One that was made without some o
 
 from __future__ import annotations
 
+import os
+from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from tasks.core.evaluation.answers_file import EXPECTED, AnswersFile, read_answers
 from tasks.core.publishing.release_forms import REJECT_DETAILS
 from tasks.core.rows import arrow_schema
 from tasks.engine.batches import Work
@@ -19,8 +24,9 @@ from tasks.engine.benchmark import Benchmark
 from tasks.errors import OldBuild, SourceError, UnknownBuild, UsageError
 from tasks.files import absolute_path
 from tasks.options import RunOptions, warehouse_of
-from tasks.storage.builds import BuildRecord, find_build, list_builds
+from tasks.storage.builds import LATEST_OF, BuildRecord, describe_choice, find_build, list_builds, rank_latest
 from tasks.storage.released_folders import INDEX, conform_rows, is_release, open_release
+from tasks.storage.source_files import SourceFile, iterate_json, lock_source
 from tasks.storage.stores import Store
 
 if TYPE_CHECKING:
@@ -29,11 +35,27 @@ if TYPE_CHECKING:
 LATEST = "latest"
 
 
-def find_measured(benchmark: Benchmark, params: EvaluationParams, run: RunOptions) -> tuple[BuildRecord, Store]:
-    """Return the build that is measured on, and where its rows are read from; UsageError and UnknownBuild say what was
-    expected."""
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What is measured on."""
+
+    record: BuildRecord
+    store: Store
+    """Where its rows are read from."""
+    notes: Sequence[str]
+    """What the user should know of the choice, and of what a release lacks."""
+    answers: SourceFile | None
+    """The file of answers that are scored."""
+
+
+def find_measured(benchmark: Benchmark, params: EvaluationParams, run: RunOptions) -> Measured:
+    """Return the build that is measured on: the one that is named, else the one whose questions the file of answers says that it
+    answers, else the latest. UsageError and UnknownBuild say what was expected."""
+    answers = None if params.answers is None else _lock_answers(params.answers, benchmark)
+    asked_of = load_answers(answers).build if answers else ""
+    note = ""
     if params.release is None:
-        record = _find_build(benchmark, params.build, run)
+        record, note = _find_build(benchmark, params, asked_of, warehouse_of(run))
         store = Store(warehouse_of(run), record.build_id)
     else:
         if params.build != LATEST:
@@ -45,10 +67,33 @@ def find_measured(benchmark: Benchmark, params: EvaluationParams, run: RunOption
         raise UsageError(
             f"{what} is a {'release' if params.release else 'build'} of {record.benchmark}; expected one of {benchmark.name}"
         )
+    check_asked_of(asked_of, record.build_id, str(params.answers))
     if params.release is not None:
         check_tables(benchmark, store)
         _require_genuine(record, store, warehouse_of(run))
-    return record, store
+    return Measured(record, store, [*filter(None, [note]), *tell_left_out(benchmark, store)], answers)
+
+
+def check_asked_of(asked_of: str, build_id: str, answers: str) -> None:
+    """UsageError where answers (a file, or what they are called) are to questions of another build than the one measured on."""
+    if asked_of and asked_of != build_id:
+        raise UsageError(
+            f'{answers}: answers to the questions of {asked_of}, and {build_id} is measured on; name {asked_of}, or take "build" '
+            "out of the answers to score them on other rows"
+        )
+
+
+@lru_cache(maxsize=4)
+def load_answers(file: SourceFile) -> AnswersFile:
+    """Read a file of answers, once a process; SourceError says what is wrong with it."""
+    return read_answers(iterate_json(file, EXPECTED), Path(file.path).name)
+
+
+def _lock_answers(answers: str, benchmark: Benchmark) -> SourceFile:
+    path = Path(os.path.realpath(answers))  # a loop of links is no traceback
+    if not path.is_file():
+        raise UsageError(f"{answers}: no such file of answers; factmill evaluate {benchmark.name} --help")
+    return lock_source(path)
 
 
 def tell_left_out(benchmark: Benchmark, store: Store) -> list[str]:
@@ -129,17 +174,28 @@ def read_rows(benchmark: Benchmark, store: Store, table: str) -> tuple[pa.Table,
         ) from error
 
 
-def _find_build(benchmark: Benchmark, name: str, run: RunOptions) -> BuildRecord:
-    wanted = f"latest:{benchmark.name}" if name == LATEST else name
-    try:
-        return find_build(warehouse_of(run), wanted)
-    except UnknownBuild as error:
-        if name != LATEST:
-            raise
+def _find_build(
+    benchmark: Benchmark, params: EvaluationParams, asked_of: str, warehouse: Path
+) -> tuple[BuildRecord, str]:
+    """Return the build to measure on, and what is to be said of the choice."""
+    if params.build not in (LATEST, f"{LATEST_OF}{benchmark.name}"):
+        return find_build(warehouse, params.build), ""
+    builds = list_builds(warehouse)
+    if asked_of and params.build == LATEST:
+        found = [build for build in builds if build.build_id == asked_of]
+        if not found:
+            raise UnknownBuild(
+                f"{params.answers}: answers to the questions of {asked_of}, which is not in {warehouse}; name the warehouse that "
+                f"has it (--warehouse FILE) or a release of it (--release DIR). See `factmill builds`"
+            )
+        return found[0], ""
+    ranked = rank_latest(build for build in builds if build.benchmark == benchmark.name)
+    if not ranked:
         raise UnknownBuild(
             f"no build of {benchmark.name} to measure on; make one: factmill build {benchmark.name}, or name a release "
             "with --release DIR"
-        ) from error
+        )
+    return ranked[0], describe_choice(ranked)
 
 
 def _check_release(folder: Path) -> Path:

@@ -23,10 +23,12 @@ from tasks.engine.services import Services
 from tasks.errors import SourceError, UsageError
 from tasks.evaluation.answering import answer_built_in, take_answers
 from tasks.evaluation.judging import Judged
-from tasks.evaluation.measured import check_tables, is_held_back, read_held
-from tasks.evaluation.record import EXACT, Evaluation, EvaluationInputs, JudgedParams
+from tasks.evaluation.measured import check_asked_of, check_tables, is_held_back, read_held
+from tasks.evaluation.record import EXACT, Evaluation, EvaluationInputs, JudgedParams, list_keys
 from tasks.settings import default_warehouse, home
+from tasks.storage.builds import LATEST_OF, describe_choice, find_build, list_builds, rank_latest
 from tasks.storage.recording.recorder import Recorder
+from tasks.storage.released_folders import is_release, open_release
 from tasks.storage.stores import Store
 from tasks.text.suggestions import suggest_name
 
@@ -55,6 +57,10 @@ class Session:
     """Of the measured build."""
     services: Services
     """For the models of this machine that scores are computed with."""
+    build: str = ""
+    """Id of that build; empty where a folder of tables does not say it."""
+    choice: str = ""
+    """What was passed over where the latest build is measured on (`describe_choice`)."""
     lacks: Sequence[str] = ()
     """Tables of hidden answers that the release which is measured on was made without: its other questions are asked."""
 
@@ -89,16 +95,17 @@ class Session:
         asked = self.list_questions() if asked is None else asked
         if isinstance(answers, str):
             return self._finish(answer_built_in(self.evaluation, asked, self.rows, answers, name), name)
-        keys = list(zip(asked["setting"].to_pylist(), asked["question_id"].to_pylist(), strict=True))
+        keys = list_keys(asked)
+        answers.require_known(keys, f"answers to questions of {self.build or self.evaluation.of.name}")
         scored = self._finish(take_answers(self.evaluation, asked, answers, name), name)
-        return replace(scored, notes={**answers.describe(keys), **self._tell_lacks()})
+        return replace(scored, notes={**answers.describe(keys), **scored.notes})
 
     def _finish(self, answers: pa.Table, name: str) -> Scored:
         return replace(self.measure(self.score(self.judge(answers)), name), notes=self._tell_lacks())
 
     def _tell_lacks(self) -> dict[str, str]:
         told = f"the release has no {', '.join(self.lacks)}: questions with hidden answers are not measured"
-        return {"held out": told} if self.lacks else {}
+        return {**({"held out": told} if self.lacks else {}), **({"latest": self.choice} if self.choice else {})}
 
     def judge(self, answers: pa.Table) -> pa.Table:
         """Return answers as judged rows by the program `exact`, where the benchmark has its answers judged."""
@@ -123,11 +130,17 @@ class Session:
 
 
 def open_session(
-    evaluation: Evaluation, store: Store | None, settings: Sequence[str], world: str = "embedded", **options: Any
+    evaluation: Evaluation,
+    store: Store | None,
+    settings: Sequence[str],
+    world: str = "embedded",
+    asked_of: str = "",
+    **options: Any,
 ) -> Session:
     """Return a way to measure on the rows of a build; `world`: whose sentence encoder compares texts.
 
-    `store`: None where what was asked is at hand; `options`: parameters of the evaluation. UsageError says what was
+    `store`: None where what was asked is at hand; `asked_of`: the build whose questions were answered, where the answers say
+    it, which is then measured on; `options`: parameters of the evaluation. UsageError says what was
     expected, SourceError what is wrong with the rows.
     """
     known = evaluation.params.model_fields
@@ -145,10 +158,17 @@ def open_session(
         raise UsageError(f"{evaluation.of.name}: {first['loc'][0]} is {first['input']!r}: {first['msg']}") from error
     digests: list[str] = []
     lacks: list[str] = []
-    if store and not store.build and store.path.is_file():
-        store = Store(store.path, f"latest:{evaluation.of.name}")
-
+    build, choice = "", ""
+    if store and store.path.is_file():
+        if not store.build and not asked_of:
+            mine = [each for each in list_builds(store.path) if each.benchmark == evaluation.of.name]
+            choice = describe_choice(rank_latest(mine))
+        build = find_build(store.path, store.build or asked_of or f"{LATEST_OF}{evaluation.of.name}").build_id
+        store = Store(store.path, build)
+    elif store and is_release(store.path):
+        build = open_release(store.path).record.build_id
     if store:
+        check_asked_of(asked_of if build else "", build, "answers")
         check_tables(evaluation.of, store)
 
     def read(table: str) -> pa.Table:
@@ -160,7 +180,13 @@ def open_session(
 
     rows = evaluation.gather_rows(read) if store else pa.table({})
     inputs = evaluation.inputs(params=params, source_digest="".join(digests[:1]), settings=params.setting)
-    return Session(evaluation, inputs, rows, Services.open(world, None, home()), lacks)
+    return Session(evaluation, inputs, rows, Services.open(world, None, home()), build, choice, lacks)
+
+
+def describe_question(asked: Any, messages: Sequence[Mapping[str, str]], build: str) -> dict[str, Any]:
+    """Return a question (a row of `asked`) as other programs are given it; `build`: whose question it is."""
+    told = {"id": asked.question_id, "setting": asked.setting, "question": asked.question}
+    return {**told, "messages": list(messages), "build": build}
 
 
 def take_asked(evaluation: Evaluation, rows: Sequence[Mapping[str, Any]]) -> pa.Table:

@@ -12,9 +12,8 @@ from tasks.core.finish_reasons import describe_unknown
 from tasks.core.measures.metrics import Metric
 from tasks.core.rows import arrow_table
 from tasks.engine.building import Build
-from tasks.evaluation.answering import load_answers
-from tasks.evaluation.measured import tell_left_out
-from tasks.evaluation.record import ANSWERS, EXACT, METRICS, Evaluation
+from tasks.evaluation.measured import load_answers, tell_left_out
+from tasks.evaluation.record import ANSWERS, EXACT, METRICS, Evaluation, list_keys
 from tasks.options import BuildReport
 from tasks.storage.source_files import SourceFile
 from tasks.storage.stores import Store
@@ -94,5 +93,4 @@ def _list_pairs(scores: pa.Table, name: str) -> set[tuple[str, str]]:
 def describe_file(build: Build, answers: pa.Table) -> Mapping[str, Any]:
     """Return what does not fit in a file of answers: missing, extra and doubled ids; nothing where there is no file."""
     files = [SourceFile(Path(path), name, sha) for path, name, sha, _ in build.run.origin["files"].get(ANSWERS, ())]
-    asked = list(zip(answers["setting"].to_pylist(), answers["question_id"].to_pylist(), strict=True))
-    return load_answers(files[0]).describe(asked) if files else {}
+    return load_answers(files[0]).describe(list_keys(answers)) if files else {}

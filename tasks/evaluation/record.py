@@ -3,7 +3,6 @@
 It has a record like a benchmark's, so what lists, shows, explains, verifies and exports builds knows it too.
 """
 
-import os
 from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -27,11 +26,12 @@ from tasks.core.rows import MOST, arrow_table
 from tasks.core.service_settings import CHAT_KINDS
 from tasks.engine.batches import Work
 from tasks.engine.benchmark import Benchmark, Inputs, Locked
-from tasks.errors import SettingsError, UsageError
-from tasks.evaluation.measured import LATEST, find_measured, tell_left_out
+from tasks.errors import SettingsError
+from tasks.evaluation.measured import LATEST, find_measured, load_answers, read_held
 from tasks.options import Option, Params, RunOptions
 from tasks.settings import World, load_world
-from tasks.storage.source_files import SourceFile, lock_source
+from tasks.storage.source_files import SourceFile
+from tasks.storage.stores import Store
 from tasks.text.suggestions import suggest_name
 
 if TYPE_CHECKING:
@@ -60,13 +60,13 @@ class EvaluationParams(Params):
     """What every evaluation can be told; a benchmark adds its own."""
 
     build: Annotated[str, Option(metavar="BUILD")] = LATEST
-    """The build to measure on: its id, the beginning of one, or latest."""
+    """The build to measure on: its id, the beginning of one, or latest: of whole builds of the default source the newest, else the newest of all. Default: the build whose questions --answers has answers to, where the file says it, else latest."""
     release: Annotated[str | None, Option(metavar="DIR")] = None
     """Measure on this release's folder instead: no build is needed; its files must be those of SHA256SUMS."""
     model: Annotated[str, Option(metavar="NAME")] = ANSWERER
     """A model of the world's file, [models.NAME]; or oracle, guesser, silent, which need no server. With --answers: what the model is called."""
     answers: Annotated[str | None, Option(metavar="FILE")] = None
-    """Score these answers and ask no model: one JSON object a line, {"id": …, "answer": …}, with "setting" where there are several."""
+    """Score these answers and ask no model: one JSON object a line, {"id": …, "answer": …}, with "setting" where there are several, and the "build" of the file of --questions."""
     limit: int | None = Field(default=None, ge=1, le=MOST)
     """Questions, drawn with the seed; those that rest on the same facts are drawn together."""
     seed: int = Field(default=0, ge=-MOST, le=MOST)
@@ -273,19 +273,14 @@ def lock_evaluation(
     `more`: what the benchmark's own inputs hold beside.
     """
     world = load_world(run.world, run.graph)
-    record, store = find_measured(evaluation.of, params, run)
-    changed: dict[str, Any] = {"build": record.build_id}
+    measured = find_measured(evaluation.of, params, run)
+    changed: dict[str, Any] = {"build": measured.record.build_id}
     if params.release is not None:
-        changed["release"] = str(store.path)
+        changed["release"] = str(measured.store.path)
     files: dict[str, list[SourceFile]] = {}
-    if params.answers is not None:
-        path = Path(os.path.realpath(params.answers))  # a loop of links is no traceback
-        if not path.is_file():
-            raise UsageError(
-                f"{params.answers}: no such file of answers; factmill evaluate {evaluation.of.name} --help"
-            )
-        changed["answers"] = str(path)
-        files[ANSWERS] = [lock_source(path)]
+    if measured.answers is not None:
+        changed["answers"] = str(measured.answers.path)
+        files[ANSWERS] = [measured.answers]
     else:
         check_model(world, params.model, "--model")
     if isinstance(params, JudgedParams):
@@ -293,11 +288,26 @@ def lock_evaluation(
     settings: tuple[str, ...] = tuple(dict.fromkeys(getattr(params, "setting", ())))
     locked = inputs(
         params=params.model_copy(update=changed),
-        source_digest=record.content_digest,
+        source_digest=measured.record.content_digest,
         settings=settings or (evaluation.usual if not files and params.model not in BUILT_IN else evaluation.plain),
         **more,
     )
-    return Locked(locked, files, author=name_model(params, world), notes=tell_left_out(evaluation.of, store))
+    if measured.answers is not None:
+        keys = list_keys(list_asked(evaluation, measured.store, locked))
+        load_answers(measured.answers).require_known(keys, f"{params.answers}, measured on {measured.record.build_id}")
+    return Locked(locked, files, author=name_model(params, world), notes=measured.notes)
+
+
+def list_asked(evaluation: Evaluation, store: Store, inputs: EvaluationInputs) -> pa.Table:
+    """Return the questions that are asked on the rows of a store (rows of `asked`)."""
+    return evaluation.list_questions(
+        evaluation.gather_rows(lambda name: read_held(evaluation.of, store, name)[0]), inputs
+    )
+
+
+def list_keys(asked: pa.Table) -> list[tuple[str, str]]:
+    """Return (setting, question id) of questions, or of answers to them."""
+    return list(zip(asked["setting"].to_pylist(), asked["question_id"].to_pylist(), strict=True))
 
 
 def settle_batches(params: EvaluationParams, run: RunOptions) -> RunOptions:

@@ -97,7 +97,7 @@ FANOUTQA = Benchmark(
     ),
     assets=Assets(
         prompts=("fanoutqa/word_question", "fanoutqa/objective", "fanoutqa/wording"),
-        lists=("removed_from_evidence.txt", "fanout_sets.csv", "fanout_properties.csv"),
+        lists=("removed_from_evidence.txt", "fanout_sets.csv", "fanout_properties.csv", "known_sources.csv"),
         queries=WIKIDATA_QUERIES,
     ),
 )

@@ -25,7 +25,7 @@ from tasks.text.suggestions import suggest_name
 FILES, TITLES = "files", "titles"
 """Units: all files of questions (the others are kinds of sets to make questions from), and the list of all titles."""
 _EMBEDDED = ROOT / "data" / "world" / "sources" / "fanoutqa"
-_OWN_LICENCE, _GRAPH_LICENCE = "Apache-2.0", "CC0-1.0"
+_GRAPH_LICENCE = "CC0-1.0"
 
 
 def _read_epoch(given: str) -> str:
@@ -86,9 +86,8 @@ def lock_inputs(params: FanOutParams, run: RunOptions) -> Locked[FanOutInputs]:
         raise UsageError("--sets is for questions made from a Wikidata; add --source wikidata")
     found = find_question_files([Path(each) for each in wanted if each != WIKIDATA_SOURCE])
     kinds = check_sets(params.sets) if from_wikidata else []
-    licence = None if params.source else _OWN_LICENCE
     files = {
-        FILES: [lock_source(path, name, licence) for name, path in found.items()],
+        FILES: [lock_source(path, name) for name, path in found.items()],
         TITLES: [lock_source(path) for path in check_titles(params.titles)],
     }
     absolute = {

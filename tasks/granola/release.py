@@ -3,16 +3,20 @@
 from collections.abc import Mapping
 from typing import Any
 
-from tasks.assets import load_relations
+from tasks.assets import load_known_sources, load_relations
 from tasks.core.publishing.card_forms import CardForms
-from tasks.core.publishing.release_forms import OWN_WORLD, Belonging, ConfigForms, Paper, ReleaseForms
+from tasks.core.publishing.release_forms import Belonging, ConfigForms, Paper, ReleaseForms
+from tasks.core.rows import NONE_STATED, OWN_LICENCE, OWN_WORLD
 
 
-def find_source(lock: Mapping[str, Any], origin: Mapping[str, Any]) -> tuple[str, str]:
-    """Return where the questions are from, and its licence."""
+def find_source(lock: Mapping[str, Any], origin: Mapping[str, Any], row: Mapping[str, Any]) -> tuple[str, str]:
+    """Return where a question is from, and its licence: those of its file, where the content of that is known."""
     if lock["params"]["from_wikidata"]:
         return "Wikidata", "CC0-1.0"
-    return ("EntityQuestions", "MIT") if origin["flow"]["source"] else (OWN_WORLD, "Apache-2.0")
+    if not origin["flow"]["source"]:  # whatever our own files were when the build was made
+        return OWN_WORLD, OWN_LICENCE
+    digest = dict(lock["sources"]["files"][row["relation"]])[row["source_name"]]
+    return load_known_sources().get(digest, (row["source_name"], NONE_STATED))
 
 
 CARD = CardForms(
@@ -51,8 +55,8 @@ GRANOLA_RELEASE = ReleaseForms(
     ),
     card=CARD,
     canary="6892155f-ffa6-480a-906b-1b3737427a07",
-    source_of=lambda lock, origin: find_source(lock, origin)[0],
-    licence_of=lambda lock, origin: find_source(lock, origin)[1],
+    source_of=lambda lock, origin, row: find_source(lock, origin, row)[0],
+    licence_of=lambda lock, origin, row: find_source(lock, origin, row)[1],
     configs=(
         ConfigForms(
             name="granola_eq",

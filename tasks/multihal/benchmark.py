@@ -93,6 +93,7 @@ MULTIHAL = Benchmark(
             "number_properties.txt",
             "rank_properties.txt",
             "ignored_properties.txt",
+            "known_sources.csv",
         ),
         queries=(*WIKIDATA_QUERIES, *PATH_QUERIES, "dbpedia/same_as"),
     ),

@@ -21,7 +21,6 @@ from tasks.settings import home, load_world
 from tasks.storage.source_files import lock_source
 
 _EMBEDDED = ROOT / "data" / "world" / "sources"
-_OWN_LICENCE = "Apache-2.0"
 
 
 class MultiHalParams(Params):
@@ -74,7 +73,6 @@ def lock_inputs(params: MultiHalParams, run: RunOptions) -> Locked[MultiHalInput
         check_graph_languages(world, home(), [TAGS[language] for language in languages])
     if len(languages) == 1 and not params.languages:
         say(f"the world {world.name} names no translator: rows in English alone")
-    licence = None if params.source else _OWN_LICENCE
     return Locked(
         MultiHalInputs(
             params=params.model_copy(update={"source": find_absolute(params.source)}),
@@ -82,10 +80,7 @@ def lock_inputs(params: MultiHalParams, run: RunOptions) -> Locked[MultiHalInput
             embedder=embedder_identity(world, home()),
             translator=translator_identity(world, home()) if len(languages) > 1 else None,
         ),
-        {
-            foundation: [lock_source(path, licence=licence) for path in files]
-            for foundation, files in found.files.items()
-        },
+        {foundation: [lock_source(path) for path in files] for foundation, files in found.files.items()},
         notes=found.left_out,
     )
 

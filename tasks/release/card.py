@@ -12,7 +12,8 @@ from markupsafe import Markup
 from tasks.core.evaluation.judge_cards import describe_card
 from tasks.core.evaluation.rows import EvaluationMetric
 from tasks.core.publishing.card_forms import Beside
-from tasks.core.publishing.release_forms import CANARY, OWN_WORLD, Paper
+from tasks.core.publishing.release_forms import CANARY, Paper
+from tasks.core.rows import OWN_WORLD
 from tasks.errors import OldBuild
 from tasks.evaluation.record import BUILT_IN
 from tasks.release.contents import Config, Release

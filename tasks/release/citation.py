@@ -5,8 +5,9 @@ from typing import Any
 import yaml
 
 from tasks.core.publishing.release_forms import Paper
+from tasks.core.rows import NONE_STATED
 from tasks.release.contents import Release
-from tasks.release.core.licences import LICENCES, NONE_STATED
+from tasks.release.core.licences import LICENCES
 
 _SPDX = frozenset(LICENCES) - {NONE_STATED, "CC-BY"}
 """Ids that the format knows."""

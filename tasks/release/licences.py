@@ -5,6 +5,7 @@ import io
 from collections.abc import Iterable, Iterator, Mapping
 
 from tasks.core.publishing.release_forms import CANARY, name_wiki
+from tasks.core.rows import OWN_LICENCE
 from tasks.release.contents import Release
 from tasks.release.core.licences import describe_licence, split_licences
 
@@ -44,7 +45,7 @@ def render_attribution(release: Release) -> str:
 def _list_licences(release: Release) -> Iterator[Mapping[str, object]]:
     for line in release.sources:
         for part in split_licences(line.licence):
-            note = _OWN_ROWS if release.is_own_source and part == "Apache-2.0" else describe_licence(part).why_not
+            note = _OWN_ROWS if release.is_own_source and part == OWN_LICENCE else describe_licence(part).why_not
             yield _tell(line.source, "questions and answers", part, line.rows, note)
     if release.forms.has_facts:
         note = "no attribution is asked for"

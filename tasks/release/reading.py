@@ -19,7 +19,7 @@ from tasks.core.publishing.release_forms import (
     find_wiki,
 )
 from tasks.core.publishing.release_index import ReleasedTable
-from tasks.core.rows import column_docs
+from tasks.core.rows import OWN_LICENCE, column_docs
 from tasks.engine.benchmark import Benchmark
 from tasks.errors import OldBuild, UsageError
 from tasks.release.beside import read_beside, read_decisions, read_prompts
@@ -72,7 +72,7 @@ def read_release(
         sources=tuple(SourceLine(source, licence, rows) for (source, licence), rows in sorted(counted.items())),
         licences=unite_licences(licence for _, licence in counted),
         pages=_count_pages(shown[forms.pages_table or benchmark.main_table], forms, find_wiki(build.lock)),
-        pages_licence=describe_licence("Apache-2.0" if is_own_world else "CC-BY-SA-4.0"),
+        pages_licence=describe_licence(OWN_LICENCE if is_own_world else "CC-BY-SA-4.0"),
         is_own_world=is_own_world,
         left_out=left_out,
         tables={
@@ -93,10 +93,14 @@ def read_release(
 
 def tell_sources(main: pa.Table, forms: ReleaseForms, build: BuildRecord) -> list[Told]:
     """Return source and licence of each row of the main table."""
-    rows = main.num_rows
-    sources = main[forms.source].to_pylist() if forms.source else [forms.source_of(build.lock, build.origin)] * rows
-    licences = main[forms.licence].to_pylist() if forms.licence else [forms.licence_of(build.lock, build.origin)] * rows
-    return list(zip(sources, licences, strict=True))
+    lock, origin = build.lock, build.origin
+    return [
+        (
+            row[forms.source] if forms.source else forms.source_of(lock, origin, row),
+            row[forms.licence] if forms.licence else forms.licence_of(lock, origin, row),
+        )
+        for row in main.to_pylist()
+    ]
 
 
 def refuse_rows(told: Sequence[Told], keep: Sequence[bool], choices: Choices, build: BuildRecord) -> None:

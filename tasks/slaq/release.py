@@ -57,7 +57,7 @@ SLAQ_RELEASE = ReleaseForms(
     ),
     card=CARD,
     canary="49c50814-2874-4749-b612-dce068456ac1",
-    source_of=lambda lock, _: name_wiki(lock),
+    source_of=lambda lock, _origin, _row: name_wiki(lock),
     licence="licence",
     pages=list_pages,
     has_facts=False,

@@ -4,7 +4,7 @@ Publishing is one transaction. The Parquet bytes of a published table are made f
 build's own id, so that two builds with the same content have the same bytes.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,10 +16,15 @@ import pyarrow as pa
 from tasks.core.fingerprints import canonical_json, combine_digests, digest_json
 from tasks.core.receipts import SUMMED, Receipt
 from tasks.errors import UnknownBuild, WarehouseError
+from tasks.progress import say
 from tasks.storage.shards import digest_rows, read_shard
 from tasks.storage.warehouse import is_there, open_warehouse, read_json
 from tasks.text.whole import shorten_middle
 
+LATEST_OF = "latest:"
+"""What stands before a benchmark's name where its latest build is meant."""
+_MOST_NAMED = 5
+"""Builds named in one message."""
 _OF_RUNS = ("build_stages", "rejects", "merged_rows", "build_calls", "kept_calls")
 """Tables that hold what a run leaves under its own id until it is published."""
 
@@ -37,6 +42,17 @@ class BuildRecord:
     report: dict[str, Any]
     started_at: datetime
     published_at: datetime
+
+    @property
+    def narrowed_by(self) -> list[str]:
+        """Options that made it of another source than the default one, or of less: `limit 5`; none for an evaluation, since those
+        are of one model after another."""
+        flow = self.origin.get("flow", {})
+        if {"build", "evaluation"} & flow.keys():
+            return []
+        lists = {name: value for name, value in flow.items() if isinstance(value, list) and value}
+        limit = [] if flow.get("limit") is None else [f"limit {flow['limit']}"]
+        return [*(f"{name} {' '.join(map(str, value))}" for name, value in sorted(lists.items())), *limit]
 
     @property
     def caution(self) -> str:
@@ -179,18 +195,45 @@ def _tell_table(name: str, why: str) -> str:
 
 
 def find_build(warehouse: Path, name: str) -> BuildRecord:
-    """Return a build by id, by a unique beginning of its id, or as `latest:BENCHMARK`; UnknownBuild otherwise."""
+    """Return a build by id, by a unique beginning of its id, or as `latest:BENCHMARK` (`rank_latest`); UnknownBuild otherwise."""
     builds = list_builds(warehouse)
-    if name.startswith("latest:"):
-        found = [build for build in builds if build.benchmark == name.removeprefix("latest:")][-1:]
+    if name.startswith(LATEST_OF):
+        found = rank_latest(build for build in builds if build.benchmark == name.removeprefix(LATEST_OF))
+        if note := describe_choice(found):
+            say(f"note: {note}")
+        found = found[:1]
     else:
         found = [b for b in builds if b.build_id == name] or [b for b in builds if b.build_id.startswith(name)]
     if len(found) == 1:
         return found[0]
-    known = ", ".join(build.build_id for build in (found or builds)[-5:]) or "none"
+    known = ", ".join(build.build_id for build in (found or builds)[-_MOST_NAMED:]) or "none"
     named = repr(shorten_middle(name))
     what = f"{len(found)} builds begin with {named}" if found else f"no build {named}"
     raise UnknownBuild(f"{what} in {warehouse}; builds there: {known} (see `factmill builds`)")
+
+
+def rank_latest(builds: Iterable[BuildRecord]) -> list[BuildRecord]:
+    """Return builds (given oldest first) in the order in which `latest` prefers them: whole ones of the default source
+    first, and of alike ones the newest."""
+    return sorted(builds, key=lambda build: not build.narrowed_by)[::-1]
+
+
+def describe_choice(ranked: Sequence[BuildRecord]) -> str:
+    """Return what `latest` passes over, of builds of one benchmark in the order of `rank_latest`; empty where it takes the newest, and
+    that is a whole one."""
+    if not ranked or (not ranked[0].narrowed_by and ranked[0] == max(ranked, key=lambda build: build.published_at)):
+        return ""
+    first, *others = ranked
+    named = [f"{each.build_id} ({', '.join(each.narrowed_by) or 'whole'})" for each in others[:_MOST_NAMED]]
+    more = [f"{len(others) - _MOST_NAMED} more"] if len(others) > _MOST_NAMED else []
+    what = (
+        f"made with {', '.join(first.narrowed_by)}"
+        if first.narrowed_by
+        else "the newest whole build of the default source"
+    )
+    alone = "there is no whole build of the default source" if first.narrowed_by else ""
+    told = [alone, f"others: {', '.join([*named, *more])}; name one to take it" if named else ""]
+    return f"{LATEST_OF}{first.benchmark} is {first.build_id}, {what}; {'; '.join(filter(None, told))}"
 
 
 def find_rejecting(warehouse: Path, name: str) -> tuple[str, int]:

@@ -22,6 +22,8 @@ from typing import Any, BinaryIO
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from tasks.assets import load_known_sources
+from tasks.core.rows import NONE_STATED
 from tasks.errors import SourceError
 from tasks.files import open_regular
 from tasks.text.whole import MOST_DEEP, is_too_deep
@@ -47,12 +49,15 @@ class SourceFile:
     """What the rows call their file; ids may hold a part of it."""
     sha256: str | None = None
     """Digest that the build was locked with; None where any content will do."""
-    licence: str | None = None
-    """Licence of this file's rows where it is another than the foundation's, as with rows written after its pattern."""
+    licence: str = NONE_STATED
+    """Licence of its rows, where its content is that of a known file."""
 
 
-def lock_source(path: Path, name: str | None = None, licence: str | None = None) -> SourceFile:
-    """Return a file under a name (default: its own), with the content that it has now; SourceError when it has no row."""
+def lock_source(path: Path, name: str | None = None) -> SourceFile:
+    """Return a file under a name (default: its own), with the content that it has now, and the licence of that where it is known.
+
+    SourceError when it has no row.
+    """
     source = name_source(path)
     digest = hashlib.sha256()
     with _opened_bytes(source) as stream:
@@ -60,6 +65,7 @@ def lock_source(path: Path, name: str | None = None, licence: str | None = None)
             digest.update(block)
     if path.suffix.lower() in _READERS and next(_READERS[path.suffix.lower()](source), None) is None:
         raise SourceError(f"{path}: no rows; take the file out of the source, or name another")
+    _, licence = load_known_sources().get(digest.hexdigest(), ("", NONE_STATED))
     return SourceFile(path, name or path.name, digest.hexdigest(), licence)
 
 

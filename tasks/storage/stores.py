@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 
 from tasks.core.fingerprints import digest_bytes
 from tasks.errors import SourceError, UnknownBuild, UsageError
-from tasks.storage.builds import find_build, list_builds, published_names, published_table
+from tasks.storage.builds import find_build, list_builds, published_names, published_table, rank_latest
 from tasks.storage.released_folders import is_release, open_release
 from tasks.storage.warehouse import open_warehouse
 from tasks.text.suggestions import suggest_name
@@ -20,7 +20,7 @@ class Store:
 
     path: Path
     build: str = ""
-    """The build that is read where none is named; empty: the newest that has the table."""
+    """The build that is read where none is named; empty: the latest that has the table (`rank_latest`)."""
 
     def builds(self) -> pa.Table:
         """Return the published builds, oldest first: build_id, benchmark, author, world, rows, published_at, caution."""
@@ -42,7 +42,8 @@ class Store:
     def table(self, name: str, build: str = "") -> pa.Table:
         """Return a published table, by id; UnknownBuild or SourceError say what there is.
 
-        `build`: its id, the beginning of one, or latest:BENCHMARK; by default the newest that has the table.
+        `build`: its id, the beginning of one, or latest:BENCHMARK; by default the latest that has the table: of whole
+        builds of the default source the newest, else the newest of all.
         """
         return self.read(name, build)[0]
 
@@ -55,7 +56,7 @@ class Store:
         return is_release(self.path) and name not in open_release(self.path).tables
 
     def _read_published(self, name: str, build: str) -> tuple[pa.Table, str, str]:
-        builds = [find_build(self.path, build)] if build else list_builds(self.path)[::-1]
+        builds = [find_build(self.path, build)] if build else rank_latest(list_builds(self.path))
         known: set[str] = set()
         with open_warehouse(self.path) as db:
             for each in builds:

@@ -10,7 +10,8 @@ from support.builds.published import publish_rows
 from support.builds.released import fanout_tables, multihal_row
 
 from tasks.biokalma.release import BIOKALMA_RELEASE
-from tasks.core.publishing.release_forms import OWN_WORLD, Page, find_wiki, name_wiki
+from tasks.core.publishing.release_forms import Page, find_wiki, name_wiki
+from tasks.core.rows import NONE_STATED, OWN_WORLD
 from tasks.fanoutqa.benchmark import FANOUTQA
 from tasks.fanoutqa.release import FANOUTQA_RELEASE
 from tasks.granola.release import find_source
@@ -101,13 +102,24 @@ def test_rows_united_of_two_sources_stand_under_both_licences(tmp_path: Path) ->
     assert sorted(found) == [("Apache-2.0", "1"), ("MIT", "1"), ("MIT", "1")]
 
 
+P19_DEV = "728c222fb4ceac64a52c3de94c54b68a55ccde4db10b58de0cc66ae357113a6a"
+
+
 @pytest.mark.parametrize(
-    ("from_wikidata", "source", "told"),
+    ("from_wikidata", "source", "digest", "told"),
     [
-        (True, ["wikidata"], ("Wikidata", "CC0-1.0")),
-        (False, ["/data/P19.test.json"], ("EntityQuestions", "MIT")),
-        (False, [], (OWN_WORLD, "Apache-2.0")),
+        (True, ["wikidata"], "", ("Wikidata", "CC0-1.0")),
+        (False, ["/data/P19.dev.json"], P19_DEV, ("EntityQuestions", "MIT")),
+        (False, ["/data/P19.dev.json"], "0" * 64, ("P19.dev.json", NONE_STATED)),
+        (False, [], "0" * 64, (OWN_WORLD, "Apache-2.0")),
     ],
 )
-def test_entity_questions_are_from_where_the_build_read_them(from_wikidata: bool, source: Any, told: Any) -> None:
-    assert find_source({"params": {"from_wikidata": from_wikidata}}, {"flow": {"source": source}}) == told
+def test_entity_questions_are_from_where_the_build_read_them(
+    from_wikidata: bool, source: Any, digest: str, told: Any
+) -> None:
+    lock = {
+        "params": {"from_wikidata": from_wikidata},
+        "sources": {"files": {"P19": [["P19.dev.json", digest]], "P26": [["P19.dev.json", "1" * 64]]}},
+    }
+    row = {"relation": "P19", "source_name": "P19.dev.json"}
+    assert find_source(lock, {"flow": {"source": source}}, row) == told

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 from support.steps.warehouses import empty_warehouse
 
+from tasks import progress
 from tasks.core.publishing.export_forms import ExportForms
 from tasks.core.receipts import Receipt
 from tasks.core.rows import arrow_schema, arrow_table
@@ -18,15 +19,18 @@ from tasks.storage.builds import (
     BuildRecord,
     build_of_lock,
     describe_caution,
+    describe_choice,
     find_build,
     find_rejecting,
     list_builds,
     list_spoilt_calls,
     merge_stage,
     publish,
+    rank_latest,
 )
 from tasks.storage.export import csv_bytes, export_build, json_bytes, jsonl_bytes
 from tasks.storage.shards import MERGED, REJECTS, USES, write_shard
+from tasks.storage.stores import Store
 from tasks.storage.warehouse import open_warehouse
 
 NO_FORMS = ExportForms()
@@ -47,8 +51,8 @@ EMBEDDED = {"wikidata": "embedded-1/wikidata", "wikipedia": "embedded-1/wikipedi
 REAL = EMBEDDED | {"wikidata": "https://query.wikidata.org/sparql"}
 
 
-def make(warehouse: Path, lock: str = "a", *names: str, **more: Any) -> BuildRecord:
-    """Merge one stage and publish one table, as a run does; `more`: what else the lock has."""
+def make(warehouse: Path, lock: str = "a", *names: str, flow: dict[str, Any] | None = None, **more: Any) -> BuildRecord:
+    """Merge one stage and publish one table, as a run does; `flow`: its parameters; `more`: what else the lock has."""
     shard = warehouse.parent / f"shard-{lock}"
     reject = [{"id": "x", "reason": "odd", "detail": "it is odd", "row": "{}"}]
     use = [{"id": "x", "key": "k", "record_id": "1"}]
@@ -66,7 +70,7 @@ def make(warehouse: Path, lock: str = "a", *names: str, **more: Any) -> BuildRec
         merge_stage(db, "run", 1, [receipt], SUMMARY)
         tables = {"granola_candidates": candidates(*names)}
         report = {"rows": len(names), "author": "rules-1", "world": "w", "rejects": 1}
-        return publish(db, "run", "granola", {"lock": lock, **more}, {"from": "here"}, tables, report, NOW)
+        return publish(db, "run", "granola", {"lock": lock, **more}, {"flow": flow or {}}, tables, report, NOW)
 
 
 def counts(warehouse: Path) -> dict[tuple[str, str], int]:
@@ -129,6 +133,45 @@ def test_builds_are_found_by_id_by_beginning_and_as_latest(tmp_path: Path) -> No
         find_build(path, "granola-")
     with pytest.raises(UnknownBuild, match="no build 'latest:slaq'"):
         find_build(path, "latest:slaq")
+
+
+WHOLE: dict[str, Any] = {"source": [], "limit": None, "policy": "linked"}
+PART, TOY = WHOLE | {"limit": 5}, WHOLE | {"source": ["/toy.json"]}
+
+
+def test_latest_is_the_newest_whole_build_of_the_default_source_and_says_what_it_passes_over(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "w.duckdb"
+    progress.show("lines")
+    try:
+        toy = make(path, "toy", "p", flow=TOY)
+        assert find_build(path, "latest:granola") == toy
+        assert f"{toy.build_id}, made with source /toy.json; there is no whole build" in capsys.readouterr().err
+        old, whole = make(path, "old", "p", flow=WHOLE), make(path, "whole", "p", flow=WHOLE | {"policy": "smallest"})
+        assert find_build(path, "latest:granola").build_id == whole.build_id
+        assert not capsys.readouterr().err, "it is the newest"
+        part = make(path, "part", "p", flow=PART)
+        assert find_build(path, "latest:granola").build_id == whole.build_id
+        told = capsys.readouterr().err
+        assert f"latest:granola is {whole.build_id}, the newest whole build of the default source; others: " in told
+        assert f"{old.build_id} (whole)" in told
+        assert f"{part.build_id} (limit 5)" in told and f"{toy.build_id} (source /toy.json)" in told
+        assert find_build(path, part.build_id).build_id == part.build_id
+        assert not capsys.readouterr().err, "it was named"
+    finally:
+        progress.show("none")
+    table, where, _ = Store(path).read("granola_candidates")
+    assert (where, table.num_rows) == (whole.build_id, 1)
+
+
+@pytest.mark.parametrize("of", [{"build": "granola-1", "setting": []}, {"evaluation": ["slaq_evaluation-1"]}])
+def test_the_latest_evaluation_is_the_newest_whatever_it_asked(tmp_path: Path, of: dict[str, Any]) -> None:
+    builds = [
+        make(tmp_path / "w.duckdb", name, "p", flow=of | changed) for name, changed in (("a", {}), ("b", {"limit": 5}))
+    ]
+    assert [each.build_id for each in rank_latest(builds)] == [each.build_id for each in reversed(builds)]
+    assert describe_choice(rank_latest(builds)) == ""
 
 
 def test_a_warehouse_that_is_not_there_has_no_builds(tmp_path: Path) -> None:

@@ -10,6 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from tasks.assets import ROOT
+from tasks.core.rows import NONE_STATED, OWN_LICENCE
 from tasks.errors import SourceError
 from tasks.storage import source_files
 from tasks.storage.source_files import (
@@ -200,6 +202,20 @@ def test_a_source_is_locked_with_its_digest_once_it_has_a_row(tmp_path: Path) ->
         lock_source(tmp_path / "a.parquet")
     with pytest.raises(SourceError, match=r"gone\.json: cannot be read: No such file"):
         lock_source(tmp_path / "gone.json")
+
+
+@pytest.mark.parametrize("name", ["entityquestions/P19.json", "halueval/qa_data.json", "fanoutqa/places.json"])
+def test_a_file_has_the_licence_of_its_content_wherever_it_lies_and_none_once_it_is_changed(
+    tmp_path: Path, name: str
+) -> None:
+    content = (ROOT / "data" / "world" / "sources" / name).read_bytes()
+    assert lock_source(file(tmp_path, content, "mine.json").path).licence == OWN_LICENCE
+    assert lock_source(file(tmp_path, content + b"\n", "mine.json").path).licence == NONE_STATED
+
+
+def test_published_files_have_their_licence_and_parts_of_them_none(shared_data: Path) -> None:
+    assert {lock_source(path).licence for path in shared_data.glob("entityquestions/dev/*.json")} == {"MIT"}
+    assert lock_source(shared_data / "truthfulqa" / "TruthfulQA.csv").licence == NONE_STATED, "300 of its 817 rows"
 
 
 def test_what_is_neither_file_nor_folder_is_no_source(tmp_path: Path) -> None:

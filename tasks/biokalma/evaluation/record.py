@@ -51,7 +51,7 @@ def lock_inputs(params: BiokalmaEvaluationParams, run: RunOptions) -> Locked[Bio
     nli = None if params.nli is None else identify_cross_encoder(params.nli, home(), [ENTAILMENT])
     asked = params.model_copy(update={"judge": params.judge or EXACT})
     locked = lock_evaluation(BIOKALMA_EVALUATION, asked, run, BiokalmaEvaluationInputs, nli=nli, class_qid=HUMAN)
-    made = find_measured(BIOKALMA, params, run)[0].lock["params"]["params"]
+    made = find_measured(BIOKALMA, params, run).record.lock["params"]["params"]
     changed: dict[str, Any] = {"class_qid": made.get("class_qid", HUMAN)}
     if locked.inputs.params.judge == EXACT:
         # a program rates nothing, so nobody judges, and no report says so

@@ -6,10 +6,9 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from tasks.core.publishing.card_forms import CardForms
+from tasks.core.rows import NONE_STATED, OWN_WORLD
 from tasks.text.wikipedia_addresses import write_article_address
 
-OWN_WORLD = "factmill's embedded world"
-"""Source of rows and pages that were written for it."""
 CANARY = "canary"
 """Last column of every table that is released."""
 REJECT_DETAILS = "details of rejects"
@@ -103,12 +102,16 @@ class ReleaseForms:
     """Guid that stands in every file, so that training sets can leave it out; never changed."""
     source: str | None = None
     """Column of the main table that names the source of a row; None: `source_of` says it."""
-    source_of: Callable[[Mapping[str, Any], Mapping[str, Any]], str] = lambda _lock, _origin: ""
-    """A build's lock, and where its inputs were found → the one source of its rows."""
+    source_of: Callable[[Mapping[str, Any], Mapping[str, Any], Mapping[str, Any]], str] = lambda _lock, _origin, _row: (
+        ""
+    )
+    """A build's lock, where its inputs were found, and a row of the main table → the row's source."""
     licence: str | None = None
     """Column of the main table with the licence of the source (SPDX ids, joined by AND); None: `licence_of` says it."""
-    licence_of: Callable[[Mapping[str, Any], Mapping[str, Any]], str] = lambda _lock, _origin: "none stated"
-    """A build's lock, and where its inputs were found → licence of all rows, where they do not say it themselves."""
+    licence_of: Callable[[Mapping[str, Any], Mapping[str, Any], Mapping[str, Any]], str] = lambda _lock, _origin, _row: (
+        NONE_STATED
+    )
+    """The same → the row's licence, where no column has it."""
     pages: Callable[[Mapping[str, Any], str], Iterable[Page]] = lambda _row, _wiki: ()
     """Row of `pages_table` and the wiki of its build (`find_wiki`) → the pages that it carries text or facts of."""
     pages_table: str = ""

@@ -18,9 +18,6 @@ from tasks.fanoutqa.core.rows import FanOutRow, Split
 from tasks.storage.source_files import SourceFile, iterate_json
 from tasks.storage.source_rows import MALFORMED, ReadRow, judge_rows
 
-RELEASED_LICENCE = "CC-BY-SA-4.0"
-NO_LICENCE = "none stated"
-"""What SPDX says where an author has given none."""
 FORM = "a JSON list or JSON Lines of questions with strategy (authored), decomposition or necessary_evidence (released)"
 INVALID = "invalid_question"
 
@@ -76,7 +73,7 @@ def _make_row(source: SourceFile, number: int, question: FanOutQuestion, is_rele
         source="released" if is_released else "authored",
         source_name=source.name,
         source_row=number,
-        licence=source.licence or (RELEASED_LICENCE if is_released else NO_LICENCE),
+        licence=source.licence,
         question=question.question,
         answer=None if question.answer is None else dump_json(question.answer),
         decomposition=dump_json(to_released(question.decomposition)),

@@ -24,7 +24,7 @@ class _Question(Row):
     domain: str
     """The foundation's own name of the topic; "N/A" where it has none."""
     licence: str
-    """Licence of the foundation's rows (SPDX id, or "none stated")."""
+    """Licence of the row's file, where its content is known (SPDX id), or "none stated"."""
     input: str
     """The question."""
     output: str

@@ -16,7 +16,6 @@ from tasks.multihal.core.rows import AnswerType, FoundationQuestion
 from tasks.storage.source_files import SourceFile, iterate_csv
 from tasks.storage.source_rows import MALFORMED, ReadRow, find_problem, judge_rows
 
-LICENCE = "MIT"
 COLUMNS = ("questions", "answer", "type")
 GROUP = 15
 """Rows of a group."""
@@ -92,7 +91,7 @@ def _make_question(
         id=row_id,
         source_dataset="defan",
         domain=domain,
-        licence=source.licence or LICENCE,
+        licence=source.licence,
         input=row["questions"].strip(),
         output=_strip_padding(answer) if stated == "rank" else answer,
         optional_output=[],

@@ -15,7 +15,6 @@ from tasks.multihal.core.rows import FoundationQuestion
 from tasks.storage.source_files import SourceFile, iterate_json
 from tasks.storage.source_rows import MALFORMED, ReadRow, find_problem, judge_rows, unique
 
-LICENCE = "CC-BY-NC-SA-4.0"
 COLUMNS = ("prompt", "response", "labels")
 MIRROR_COLUMNS = ("prompt", "response", "claim_labels")
 _DOMAIN = "wk"
@@ -41,7 +40,7 @@ def read_felm(source: SourceFile) -> Iterator[ReadRow]:
             id=row_id,
             source_dataset="felm",
             domain=_DOMAIN,
-            licence=source.licence or LICENCE,
+            licence=source.licence,
             input=row["prompt"].strip(),
             output=row["response"].strip(),
             context=unique(str(reference).strip() for reference in references) if isinstance(references, list) else [],

@@ -24,8 +24,6 @@ class Foundation:
 
     name: FoundationName
     title: str
-    licence: str
-    """Of its rows, as the paper's Table 1 has it (SPDX id; CC-BY without a version where none is given)."""
     files: str
     """What its files are called as they are published, and their kind."""
     columns: tuple[tuple[str, ...], ...]
@@ -55,31 +53,31 @@ FOUNDATIONS: dict[str, Foundation] = {
     foundation.name: foundation
     for foundation in (
         Foundation(
-            "halueval", "HaluEval (QA)", halueval.LICENCE, "qa_data.json (JSON Lines)",
+            "halueval", "HaluEval (QA)", "qa_data.json (JSON Lines)",
             (halueval.COLUMNS,), halueval.read_halueval, _whole, re.compile("halueval|qa_data", re.IGNORECASE),
         ),
         Foundation(
-            "truthfulqa", "TruthfulQA (generation)", truthfulqa.LICENCE, "TruthfulQA.csv",
+            "truthfulqa", "TruthfulQA (generation)", "TruthfulQA.csv",
             (truthfulqa.COLUMNS,), truthfulqa.read_truthfulqa, _whole, re.compile("truthful", re.IGNORECASE),
         ),
         Foundation(
-            "felm", "FELM (world knowledge)", felm.LICENCE, "all.jsonl or wk.jsonl (JSON Lines)",
+            "felm", "FELM (world knowledge)", "all.jsonl or wk.jsonl (JSON Lines)",
             (felm.COLUMNS, felm.MIRROR_COLUMNS), felm.read_felm, _whole, re.compile("felm", re.IGNORECASE),
         ),
         Foundation(
-            "halubench", "HaluBench", halubench.LICENCE, "Parquet or JSON Lines",
+            "halubench", "HaluBench", "Parquet or JSON Lines",
             (halubench.COLUMNS,), halubench.read_halubench, _whole, re.compile("halubench", re.IGNORECASE),
         ),
         Foundation(
-            "shroom2024", "SHROOM 2024 (definition modelling)", shroom.LICENCE, "trial-v1.json, val.model-aware.v2.json, … (JSON)",
+            "shroom2024", "SHROOM 2024 (definition modelling)", "trial-v1.json, val.model-aware.v2.json, … (JSON)",
             (shroom.COLUMNS,), shroom.read_shroom, lambda path: shroom.name_part(path.name), re.compile("shroom", re.IGNORECASE),
         ),
         Foundation(
-            "defan", "DefAn", defan.LICENCE, "QA_domain_1_public.csv, … (CSV, one file a domain)",
+            "defan", "DefAn", "QA_domain_1_public.csv, … (CSV, one file a domain)",
             (defan.COLUMNS,), defan.read_defan, defan.domain_of, re.compile("QA_domain_", re.IGNORECASE),
         ),
         Foundation(
-            "simpleqa", "SimpleQA", simpleqa.LICENCE, "simple_qa_test_set.csv",
+            "simpleqa", "SimpleQA", "simple_qa_test_set.csv",
             (simpleqa.COLUMNS,), simpleqa.read_simpleqa, _whole, re.compile("simple_?qa", re.IGNORECASE),
         ),
     )

@@ -12,7 +12,6 @@ from tasks.multihal.core.rows import FoundationQuestion
 from tasks.storage.source_files import SourceFile, iterate_json, iterate_parquet
 from tasks.storage.source_rows import MALFORMED, ReadRow, find_problem, judge_rows
 
-LICENCE = "CC-BY-NC-2.0"
 COLUMNS = ("id", "passage", "question", "answer", "label", "source_ds")
 _DOMAINS = {
     "drop": "general",
@@ -42,7 +41,7 @@ def read_halubench(source: SourceFile) -> Iterator[ReadRow]:
             id=row_id,
             source_dataset="halubench",
             domain=_DOMAINS[part],
-            licence=source.licence or LICENCE,
+            licence=source.licence,
             input=row["question"].strip(),
             output=row["answer"].strip(),
             context=[passage.strip()] if isinstance(passage, str) and passage.strip() else [],

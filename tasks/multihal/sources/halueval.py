@@ -11,7 +11,6 @@ from tasks.multihal.core.rows import FoundationQuestion
 from tasks.storage.source_files import SourceFile, iterate_json
 from tasks.storage.source_rows import MALFORMED, ReadRow, find_problem, judge_rows
 
-LICENCE = "MIT"
 COLUMNS = ("knowledge", "question", "right_answer", "hallucinated_answer")
 
 
@@ -26,7 +25,7 @@ def read_halueval(source: SourceFile) -> Iterator[ReadRow]:
             id=row_id,
             source_dataset="halueval",
             domain="qa",
-            licence=source.licence or LICENCE,
+            licence=source.licence,
             input=row["question"].strip(),
             output=row["right_answer"].strip(),
             context=[knowledge.strip()] if isinstance(knowledge, str) and knowledge.strip() else [],

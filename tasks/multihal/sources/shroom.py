@@ -14,8 +14,6 @@ from tasks.multihal.core.rows import FoundationQuestion
 from tasks.storage.source_files import SourceFile, iterate_json
 from tasks.storage.source_rows import MALFORMED, ReadRow, find_problem, judge_rows
 
-LICENCE = "CC-BY"
-"""As the paper's Table 1 has it, without a version."""
 COLUMNS = ("src", "tgt", "task", "hyp")
 _MARKED = re.compile(r"<define>([^<]*)</define>")
 _ASKED = "What is the meaning of "
@@ -40,7 +38,7 @@ def read_shroom(source: SourceFile) -> Iterator[ReadRow]:
             id=row_id,
             source_dataset="shroom2024",
             domain="N/A",
-            licence=source.licence or LICENCE,
+            licence=source.licence,
             input=question,
             output=row["tgt"].strip(),
             source_name=source.name,

@@ -15,7 +15,6 @@ from tasks.multihal.core.rows import AnswerType, FoundationQuestion
 from tasks.storage.source_files import SourceFile, iterate_csv
 from tasks.storage.source_rows import MALFORMED, ReadRow, find_problem, judge_rows, unique
 
-LICENCE = "MIT"
 COLUMNS = ("metadata", "problem", "answer")
 _TYPES: dict[str, AnswerType] = {"date": "date", "number": "numerical"}
 _LONGEST_METADATA = 20_000
@@ -43,7 +42,7 @@ def read_simpleqa(source: SourceFile) -> Iterator[ReadRow]:
             id=row_id,
             source_dataset="simpleqa",
             domain=metadata.topic.lower(),
-            licence=source.licence or LICENCE,
+            licence=source.licence,
             input=row["problem"].strip(),
             output=row["answer"].strip(),
             context=unique(metadata.urls),

@@ -12,7 +12,6 @@ from tasks.multihal.core.rows import FoundationQuestion
 from tasks.storage.source_files import SourceFile, iterate_csv
 from tasks.storage.source_rows import MALFORMED, ReadRow, find_problem, judge_rows, split_answers
 
-LICENCE = "Apache-2.0"
 COLUMNS = ("Type", "Category", "Question", "Best Answer", "Correct Answers", "Incorrect Answers", "Source")
 
 
@@ -27,7 +26,7 @@ def read_truthfulqa(source: SourceFile) -> Iterator[ReadRow]:
             id=row_id,
             source_dataset="truthfulqa",
             domain=row["Category"].strip().lower(),
-            licence=source.licence or LICENCE,
+            licence=source.licence,
             input=row["Question"].strip(),
             output=best,
             optional_output=[answer for answer in split_answers(row["Correct Answers"]) if answer != best],

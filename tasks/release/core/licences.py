@@ -6,7 +6,8 @@ A row that several sources were united into has all of their licences, joined by
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-NONE_STATED = "none stated"
+from tasks.core.rows import NONE_STATED
+
 _CC = "https://creativecommons.org/licenses"
 
 
@@ -59,7 +60,13 @@ LICENCES = {
             "cc-by-nc-sa-4.0",
             _NC,
         ),
-        Licence(NONE_STATED, "no licence is stated", "", "unknown", "nothing says that its rows may be handed on"),
+        Licence(
+            NONE_STATED,
+            "no licence is stated",
+            "",
+            "unknown",
+            "nothing says that its rows may be handed on; data/lists/known_sources.csv lists the files whose licence is known",
+        ),
     )
 }
 """By id."""

@@ -32,6 +32,25 @@ def test_what_does_not_fit_is_told_with_its_first_ids() -> None:
     assert _read({"id": "a", "answer": "1"}).describe([("greedy", "a")]) == {}
 
 
+def test_a_file_is_to_the_questions_of_one_build() -> None:
+    row = {"id": "a", "answer": "1"}
+    assert _read(row).build == ""
+    assert _read(row, row | {"build": "toy-1"}, row | {"build": None}).build == "toy-1"
+    with pytest.raises(SourceError, match=r"mine.jsonl, row 3: an answer to a question of toy-2, after .* of toy-1"):
+        _read(row | {"build": "toy-1"}, row, row | {"build": "toy-2"})
+
+
+@pytest.mark.parametrize("setting", ["", "greedy"])
+def test_answers_of_which_none_is_asked_for_are_an_error(setting: str) -> None:
+    found = _read({"id": "a", "answer": "1", "setting": setting}, {"id": "b", "answer": "2", "setting": setting})
+    found.require_known([("greedy", "a"), ("greedy", "c")], "mine")
+    with pytest.raises(
+        SourceError, match=rf"mine: no answer is to .* Answered.*: 2: {setting} ?a, .*Asked: 1: odd c\."
+    ):
+        found.require_known([("odd", "c")], "mine")
+    _read().require_known([("odd", "c")], "mine")
+
+
 @pytest.mark.parametrize(
     ("value", "said"),
     [
@@ -40,6 +59,7 @@ def test_what_does_not_fit_is_told_with_its_first_ids() -> None:
         ({"answer": "a"}, "row 1: id is missing or no text"),
         ({"id": 3, "answer": "a"}, "row 1: id is missing or no text"),
         ({"id": "a", "answer": ["b"]}, "row 1: answer is missing or no text"),
+        ({"id": "a", "answer": "b", "build": 7}, "row 1: build is missing or no text"),
         ({"id": "a", "setting": 1, "answer": "b"}, "row 1: setting is missing or no text"),
     ],
 )

@@ -276,6 +276,36 @@ def test_questions_can_be_taken_to_another_program(toy: ToyCommand, tmp_path: Pa
     assert first["id"] == "c-Austria"
     assert first["setting"] == "ask_again"
     assert first["messages"] == [{"role": "user", "content": "Which number has Austria? (ask_again)"}]
+    assert first["build"] == toy("builds", "--json").json[0]["build_id"]
+
+
+def test_answers_are_measured_on_the_build_whose_questions_they_answer(toy: ToyCommand, tmp_path: Path) -> None:
+    (first,) = (each["build_id"] for each in toy("builds", "--json").json)
+    toy("evaluate", "countries", "--questions", tmp_path / "q.jsonl")
+    (tmp_path / "other.txt").write_text("Germany\nSweden\n", "utf-8")
+    second = toy("build", "countries", "--file", tmp_path / "other.txt", "--json").json["build_id"]
+    lines = [json.loads(line) for line in (tmp_path / "q.jsonl").read_text("utf-8").splitlines()]
+
+    def evaluate(*options: object, code: int = 0, **changed: Any) -> Any:
+        answers = ({**line, "answer": GOLD.get(line["id"].removeprefix("c-"), "Q1"), **changed} for line in lines)
+        (tmp_path / "a.jsonl").write_text("".join(f"{json.dumps(each)}\n" for each in answers), "utf-8")
+        return toy("evaluate", "countries", "--answers", tmp_path / "a.jsonl", *options, "--json", code=code)
+
+    told = evaluate().json
+    assert (told["build_id"], told["items"], _metric(evaluate())["value"]) == (first, 8, 0.5)
+    assert evaluate(build=None).json["build_id"] == second, "the latest, since the file names none"
+    refused = evaluate("--build", second, code=2).err
+    assert f"a.jsonl: answers to the questions of {first}, and {second} is measured on" in refused
+    assert evaluate("--build", second, build="").json["unscored"] == 1
+    assert "answers to the questions of countries-0, which is not in" in evaluate(build="countries-0", code=2).err
+    assert (
+        "no answer is to a question that is asked. Answered, by setting and id: 1: ask c-X"
+        in evaluate(id="c-X", code=2).err
+    )
+    assert [each["build_id"] for each in toy("builds", "--json").json if each["build_id"].startswith("countries-")] == [
+        first,
+        second,
+    ]
 
 
 @pytest.mark.parametrize(

@@ -37,6 +37,8 @@ def test_an_exported_folder_is_read_as_its_build_is(played: Played, tmp_path: Pa
     assert api.open(tmp_path).table(table) == played.store.table(table)
     setting = played.settings[0]
     here, there = (api.questions(name, source=source, setting=setting) for source in (tmp_path, played.store.path))
+    assert {each.pop("build") for each in there} == {played.build_id}
+    assert {each.pop("build") for each in here} == {""}, "a folder of tables does not say it"
     assert here == there
     with pytest.raises(SourceError, match=f"no file granola_ek.parquet; expected one. Tables: .*{table}"):
         api.open(tmp_path).table("granola_ek")
@@ -85,6 +87,19 @@ def test_wrong_arguments_are_named_errors(
     told = {"benchmark": played.session.evaluation.of.name, "answers": [], "source": played.store} | given
     with pytest.raises(error, match=said):
         api.score(**told)
+
+
+def test_answers_to_another_build_and_answers_to_no_question_are_errors(played: Played) -> None:
+    name, ((setting, first), *_) = played.session.evaluation.of.name, played.answers
+    with pytest.raises(SourceError, match="no answer is to a question that is asked"):
+        api.score(name, {"nothing": "a", "more": "b"}, source=played.store, setting=setting)
+    row = {"id": first, "answer": "a", "build": "other-1"}
+    with pytest.raises(UsageError, match=f"answers to the questions of other-1, and {played.build_id} is measured on"):
+        api.score(name, [row], source=played.store, setting=setting)
+    with pytest.raises(UnknownBuild, match="no build 'other-1'"):
+        api.score(name, [row], source=played.store.path, setting=setting)
+    asked = [row | {"build": played.build_id}]
+    assert api.score(name, asked, source=played.store.path, setting=setting).metrics.num_rows
 
 
 def test_what_does_not_fit_is_told(played: Played) -> None:

@@ -53,19 +53,18 @@ def kept(tmp_path: Path, foundation: str, row: Row, name: str = "") -> Foundatio
 @pytest.mark.parametrize(
     ("foundation", "expected"),
     [
-        ("halueval", {"id": "halueval_1", "domain": "qa", "output": "Ada", "context": ["Ada."], "licence": "MIT"}),
+        ("halueval", {"id": "halueval_1", "domain": "qa", "output": "Ada", "context": ["Ada."], "licence": "none stated"}),
         ("truthfulqa", {
             "id": "tqa_gen_1", "domain": "confusion: people", "optional_output": ["Ada L."],
-            "incorrect_answers": ["Bob", "Eve"], "context": ["https://a.org/x", "remark"], "licence": "Apache-2.0",
+            "incorrect_answers": ["Bob", "Eve"], "context": ["https://a.org/x", "remark"],
         }),
         ("felm", {
             "id": "felm_1", "domain": "wk", "output": "Ada. Really.", "context": ["https://a.org/X"],
-            "licence": "CC-BY-NC-SA-4.0",
         }),
-        ("halubench", {"id": "halubench_1", "domain": "general", "context": ["P"], "licence": "CC-BY-NC-2.0"}),
+        ("halubench", {"id": "halubench_1", "domain": "general", "context": ["P"]}),
         ("shroom2024", {
             "id": "shroom2024_trial_1", "domain": "N/A", "input": "Hello word . What is the meaning of word ?",
-            "output": "A sound .", "licence": "CC-BY",
+            "output": "A sound .",
         }),
         ("defan", {"id": "defan_sports_15", "domain": "sports", "input": "Who?", "output": "Ada", "answer_type": "other"}),
         ("simpleqa", {
@@ -83,14 +82,14 @@ def test_a_row_is_kept_with_what_multihal_uses_of_it(tmp_path: Path, foundation:
 
 
 @pytest.mark.parametrize("foundation", list(GOOD))
-def test_a_file_may_have_a_licence_of_its_own(tmp_path: Path, foundation: str) -> None:
+def test_a_file_has_the_licence_of_its_content_and_none_by_its_form(tmp_path: Path, foundation: str) -> None:
     rows = [GOOD[foundation]] * 15
     path = write(tmp_path, foundation, rows)
     first = next(iter(FOUNDATIONS[foundation].read(SourceFile(path, "rows", licence="CC0-1.0")))).outcome
     assert isinstance(first, FoundationQuestion)
     assert (first.licence, first.source_name) == ("CC0-1.0", "rows")
     assert next(iter(FOUNDATIONS[foundation].read(name_source(path)))).outcome == first.replace(
-        licence=FOUNDATIONS[foundation].licence, source_name=path.name
+        licence="none stated", source_name=path.name
     )
 
 
