@@ -29,7 +29,7 @@ from tasks.biokalma.sources.lists import load_relation_forms
 from tasks.core.authoring.pieces import Piece
 from tasks.core.fingerprints import combine_digests, digest_bytes, seed_from
 from tasks.rules.biographies.pieces import Fact
-from tasks.rules.biographies.sentences import verbalise_fact
+from tasks.rules.biographies.sentences import verbalise_facts
 from tasks.text.values.literals import format_date
 from tasks.world.data import WORLD_FOLDER, Item, WorldData, world_files
 from tasks.world.files.reading import load_world_data
@@ -180,7 +180,7 @@ def verbalise_in_prose(subject: Subject, fact: Piece, chance: random.Random) -> 
     name = chance.choice([subject.name, subject.name, subject.name.split()[-1]])
     is_repeated = chance.random() < 0.3
     known = Fact(fact.property, fact.value)
-    return verbalise_fact(name, known, subject.gender, is_person=bool(subject.gender), is_repeated=is_repeated)
+    return verbalise_facts(name, [known], subject.gender, is_person=bool(subject.gender), is_repeated=is_repeated)
 
 
 def make_up_person(corpus: Corpus, chance: random.Random) -> Subject:
