@@ -19,7 +19,7 @@ QUESTIONS = {
     "Albert Einstein": "Ulm",
     "Marie Curie": "Warsaw",
     "Ada Lovelace": "London",
-    "Gustave Eiffel": "Vienna",
+    "Gustave Eiffel": "Marseille",
     "Wolfgang Amadeus Mozart": "Salzburg",
 }
 """Where Eiffel was born the graph does not know: what it holds is not dropped for what a judge says."""

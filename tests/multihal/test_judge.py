@@ -163,7 +163,9 @@ def test_paths_that_are_left_out_have_ids_of_their_own_whichever_step_does_it(
 ) -> None:
     judge.manners = {question_of("a"): Manners(always(REFUSAL), always(500))}
     rows = [mined_question("a", [path_of("Q1", "P1", "Q13"), path_of("Q1", "P2", "Q13"), *PATHS])]
-    labelled = run_step(label_paths, rows, SimpleNamespace(wikidata=Labels()), tmp_path / "labels", monkeypatch)
+    labelled = run_step(
+        label_paths, rows, SimpleNamespace(wikidata=Labels()), tmp_path / "labels", monkeypatch, multihal_inputs()
+    )
     selected = run(select_paths, [MinedQuestion.model_validate(row) for row in labelled.rows.values()])
     dropped = [*labelled.extras, *selected.extras]
     assert Counter(drop["reason"] for drop in dropped) == {"part_without_label": 2, "not_selected": 4}
