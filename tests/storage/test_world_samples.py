@@ -23,7 +23,7 @@ NOT_FORMED = {
     "halueval_10": "asks for names that nobody bears",
     "halueval_22": "finds no path that helps",
     "halueval_23": "is answered with a film that is no item",
-    "halueval_24": "cannot be translated",
+    "halueval_25": "cannot be translated",
     "tqa_gen_5": "is answered with a refusal",
     "tqa_gen_14": "cannot be translated",
     "tqa_gen_18": "finds only paths whose ends are alike",
@@ -99,7 +99,7 @@ def _fills(slot: str, text: str) -> bool:
 def test_every_foundation_has_samples_and_each_way_to_end_occurs() -> None:
     outcomes = read_samples().values()
     assert Counter("kept" if isinstance(row, FoundationQuestion) else row.reason for row in outcomes) == {
-        "kept": 109,
+        "kept": 110,
         "paraphrase": 28,
         "false_segment": 1,
         "other_domain": 1,
@@ -117,7 +117,7 @@ def test_every_foundation_has_samples_and_each_way_to_end_occurs() -> None:
 
 def test_every_kind_of_answer_occurs() -> None:
     settled = [settle_answer_type(row.output, row.answer_type, load_units(), row.input) for row in kept_samples()]
-    assert Counter(found.answer_type for found in settled) == {"other": 72, "date": 16, "numerical": 20, "rank": 1}
+    assert Counter(found.answer_type for found in settled) == {"other": 73, "date": 16, "numerical": 20, "rank": 1}
     stated = [(row, found) for row, found in zip(kept_samples(), settled, strict=True) if row.answer_type]
     assert all(row.answer_type == found.answer_type for row, found in stated)
     assert [row.output for row, found in stated if found.answer_type != "other" and not found.value] == ["16 cubits"]
