@@ -23,13 +23,13 @@ NOT_FORMED = {
     "halueval_10": "asks for names that nobody bears",
     "halueval_22": "finds no path that helps",
     "halueval_23": "is answered with a film that is no item",
-    "halueval_25": "cannot be translated",
+    "halueval_28": "cannot be translated",
     "tqa_gen_5": "is answered with a refusal",
     "tqa_gen_14": "cannot be translated",
     "tqa_gen_18": "finds only paths whose ends are alike",
-    "tqa_gen_20": "asks for a number that no property on the list of MultiHal's paper has",
-    "felm_9": "asks about an empire that is no item",
-    "halubench_15": "finds no path",
+    "tqa_gen_23": "asks for a number that no property on the list of MultiHal's paper has",
+    "felm_12": "asks about an empire that is no item",
+    "halubench_18": "finds no path",
     "shroom2024_trial-v1_6": "asks for the meaning of a word that is no item",
     "shroom2024_trial-v1_7": "cannot be translated",
     "simpleqa_6": "asks what halueval_0 asks, written a little differently",
@@ -99,7 +99,7 @@ def _fills(slot: str, text: str) -> bool:
 def test_every_foundation_has_samples_and_each_way_to_end_occurs() -> None:
     outcomes = read_samples().values()
     assert Counter("kept" if isinstance(row, FoundationQuestion) else row.reason for row in outcomes) == {
-        "kept": 110,
+        "kept": 132,
         "paraphrase": 28,
         "false_segment": 1,
         "other_domain": 1,
@@ -117,7 +117,7 @@ def test_every_foundation_has_samples_and_each_way_to_end_occurs() -> None:
 
 def test_every_kind_of_answer_occurs() -> None:
     settled = [settle_answer_type(row.output, row.answer_type, load_units(), row.input) for row in kept_samples()]
-    assert Counter(found.answer_type for found in settled) == {"other": 73, "date": 16, "numerical": 20, "rank": 1}
+    assert Counter(found.answer_type for found in settled) == {"other": 88, "date": 23, "numerical": 20, "rank": 1}
     stated = [(row, found) for row, found in zip(kept_samples(), settled, strict=True) if row.answer_type]
     assert all(row.answer_type == found.answer_type for row, found in stated)
     assert [row.output for row, found in stated if found.answer_type != "other" and not found.value] == ["16 cubits"]
