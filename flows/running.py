@@ -203,7 +203,7 @@ def _import_services(run: RunOptions) -> None:
     """Import what the stages will need while the Prefect server is still starting on the other core."""
     import tasks.clients.pageviews
     import tasks.clients.wikidata.client
-    import tasks.rules.author
+    import tasks.world.replies
 
     if load_world(run.world).is_embedded:
         import tasks.world.app  # noqa: F401

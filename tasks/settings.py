@@ -58,7 +58,7 @@ KINDS: dict[str, tuple[str, ...]] = {
     "translator": ("local",),
     "perplexity": ("local", "openai"),
 }
-"""Role → what kinds of models there are for it; `rules` and CHAT_KINDS for authors and judges."""
+"""Role → what kinds of models there are for it; `scripted` and CHAT_KINDS for authors and judges."""
 ROLES = ("author", "judge", *KINDS)
 """What builds ask of models; every other name in a world's `models` is a model to be measured."""
 _BETWEEN_WORDS = re.compile(r"[\s;,()<>]+")
@@ -108,7 +108,7 @@ class World(StrictModel):
     @model_validator(mode="after")
     def _check_kinds(self) -> "World":
         for role, model in self.models.items():
-            others = ("rules", *CHAT_KINDS) if role in ROLES else CHAT_KINDS
+            others = ("scripted", *CHAT_KINDS) if role in ROLES else CHAT_KINDS
             if model.kind not in (wanted := KINDS.get(role, others)):
                 told = " or ".join(f"`{kind}`" for kind in wanted)
                 raise ValueError(f"models.{role}.kind is `{model.kind}`; a model in this role is {told}")
@@ -120,7 +120,7 @@ class World(StrictModel):
                 raise ValueError(
                     f"models.{role}.{next(iter(model.profile()))}: only a chat model behind a server has one"
                 )
-            if (idle_settings := model.connection()) and model.kind in ("rules", "local"):
+            if (idle_settings := model.connection()) and model.kind in ("scripted", "local"):
                 raise ValueError(f"models.{role}.{next(iter(idle_settings))}: only a model behind a server has one")
             if model.stream and role == "perplexity":
                 raise ValueError(f"models.{role}.stream: only replies of a chat model come as a stream")

@@ -206,8 +206,8 @@ def _examine_endpoints(world: World) -> Iterator[Finding]:
 def _examine_models(world: World) -> Iterator[Finding]:
     for role, model in sorted(world.models.items()):
         what = f"model {role}"
-        if model.kind == "rules":
-            yield _finding(what, True, f"{model.name} (rules, no language model)", "")
+        if model.kind == "scripted":
+            yield _finding(what, True, f"{model.name} (from files, no language model)", "")
         elif model.kind == "local":
             yield _try(what, partial(_describe_local, role, model.name), f"factmill models add {role} PATH")
         else:

@@ -14,6 +14,7 @@ from rich.table import Table
 from flows.cli.options import print_json
 from flows.commands.judges.audit import format_figures, measure_build
 from tasks.core.rows import column_docs
+from tasks.core.service_settings import SCRIPTED
 from tasks.engine.benchmark import Benchmark
 from tasks.engine.since.checking import tell_since
 from tasks.errors import OldBuild
@@ -58,10 +59,8 @@ def format_report(report: BuildReport) -> list[str]:
     lines += [f"  note: {note}" for note in report.notes]
     if report.caution:
         lines.append(f"  note: {report.caution}")
-    elif report.author.startswith("rules"):
-        lines.append(
-            f"  note: answers and scores are by {report.author}, plain rules and replies written by hand, no language model"
-        )
+    elif report.author.startswith(SCRIPTED):
+        lines.append(f"  note: answers and scores are {report.author}, written one by one; no model was asked")
     if report.unsettled:
         lines.append(
             f"  note: {report.unsettled} rows were lost to passing failures; the same command tries them again"

@@ -15,6 +15,7 @@ from tasks.assets import asset_path
 from tasks.core.evaluation.rows import EvaluationMetric
 from tasks.core.measures.figures import Figure
 from tasks.core.receipts import describe_reasons
+from tasks.core.service_settings import SCRIPTED
 from tasks.engine.benchmark import Benchmark
 from tasks.evaluation.record import Evaluation, Item, pick_worst
 from tasks.options import BuildReport
@@ -192,8 +193,8 @@ def list_notes(report: BuildReport) -> list[str]:
 def describe_cost(report: BuildReport, look: str) -> str:
     """Return calls, tokens, cost and time of a build as Markdown; `look`: where to look at it."""
     note = ""
-    if report.author.startswith("rules"):
-        note = "\n\nThe author is the rules author of the embedded world, no language model."
+    if report.author.startswith(SCRIPTED):
+        note = "\n\nAnswers and scores are scripted replies of the embedded world; no model was asked."
     note += "".join(f"\n\nNote: {each}." for each in list_notes(report))
     return (
         f"**{report.build_id}** in world `{report.world}`, author `{report.author}`: {describe_rows(report.model_dump())}.{note}\n\n"

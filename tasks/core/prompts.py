@@ -48,7 +48,7 @@ class Prompt:
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """A prompt filled in for one row: what a chat model, or the rules author, is asked."""
+    """A prompt filled in for one row: what a chat model is asked, or scripted replies are looked up by."""
 
     prompt: Prompt
     variables: Mapping[str, str]

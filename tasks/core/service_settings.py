@@ -41,6 +41,8 @@ _SECRET_NAME = re.compile(
 )
 """Names of headers and query parameters whose values are secrets."""
 EMBEDDED = "embedded"
+SCRIPTED = "scripted replies"
+"""Name of what answers from files in place of a model, in rows and reports."""
 _LONGEST_HEADER = 8000
 """Characters of a header: common servers take no more."""
 
@@ -164,13 +166,13 @@ class Wikimedia(StrictModel):
 class Model(StrictModel):
     """One model in a role."""
 
-    kind: Literal["rules", "openai", "anthropic", "local"]
-    """`rules`: the embedded world's author (no language model); `openai`: any server of the OpenAI chat protocol;
+    kind: Literal["scripted", "openai", "anthropic", "local"]
+    """`scripted`: replies from files, written one by one for the embedded world (no language model); `openai`: any server of the OpenAI chat protocol;
     `anthropic`: Anthropic's Messages API, with the extra `anthropic`;
     `local`: a model on this machine (`factmill models list`), for the roles embedder, translator and
     perplexity."""
     name: Name
-    """Model name as the server knows it, or `rules-1`."""
+    """Model name as the server knows it; for kind `scripted` it may be left out, and begins with `scripted replies`."""
     url: Address = ""
     """Base URL with /v1 for kind `openai`; without it for kind `anthropic`, where empty is https://api.anthropic.com."""
     key_env: Variable = ""
@@ -237,6 +239,20 @@ class Model(StrictModel):
     def _complete_url(cls, given: Any) -> Any:
         is_anthropic = isinstance(given, dict) and given.get("kind") == "anthropic"
         return {**given, "url": given.get("url") or ANTHROPIC_URL} if is_anthropic else given
+
+    @model_validator(mode="before")
+    @classmethod
+    def _name_scripted(cls, given: Any) -> Any:
+        is_nameless = isinstance(given, dict) and given.get("kind") == "scripted" and "name" not in given
+        return {**given, "name": SCRIPTED} if is_nameless else given
+
+    @model_validator(mode="after")
+    def _check_scripted(self) -> "Model":
+        if self.kind == "scripted" and not self.name.startswith(SCRIPTED):
+            raise ValueError(
+                f"name: that of kind `scripted` begins with `{SCRIPTED}`, so that no row seems to be by a model"
+            )
+        return self
 
     @model_validator(mode="after")
     def _check_anthropic(self) -> "Model":

@@ -17,6 +17,7 @@ from tasks.core.prompts import Ask
 from tasks.core.receipts import Batch, Receipt
 from tasks.core.replies import UNREADABLE_KINDS, Form, Heard, Unreadable, hear
 from tasks.core.rows import Merged, Outcome, Reject, Row, arrow_schema, arrow_table, rows_from_arrow
+from tasks.core.service_settings import Model
 from tasks.engine.benchmark import Inputs
 from tasks.engine.runs import Run, open_run
 from tasks.errors import BuildError, ServiceUnreachable
@@ -186,7 +187,12 @@ class Work:
         answers: dict[int, Answered[A]] = {}
         for attempt in (1, 2):
             todo = [index for index in range(len(pending)) if index not in answers]
-            calls = {index: call_chat(service.identity, model.name, asks[index], profile) for index in todo}
+            calls = {
+                index: call_chat(
+                    service.identity, model.name, asks[index], profile, script=_digest_script(model, asks[index])
+                )
+                for index in todo
+            }
             records = self.call(service, ((pending[index][0], calls[index]) for index in todo))
             keys = {index: call.key for index, call in calls.items()}
             del calls  # with the messages, which take most room
@@ -352,11 +358,25 @@ def finished(batch: Batch) -> Receipt | None:
     return read_receipt(shard_path(batch))
 
 
+def _digest_script(model: Model, ask: Ask) -> str | None:
+    """Return the digest of the scripted reply to a prompt, which its call is keyed by; None for a model that replies itself."""
+    if model.kind != "scripted":
+        return None
+    from tasks.world.replies import digest_reply
+
+    return digest_reply(ask.prompt.id, ask.variables)
+
+
 def _reject_failed(row_id: str, reply: Reply) -> Reject:
-    """Return the reject of a call that failed; a reply without a word, which fails too, has a reason of its own."""
+    """Return the reject of a call that failed; a reply without a word, and one that nobody wrote, have reasons of their own."""
     error = reply.error or "no reason given"
     code = error.partition(":")[0]
-    return Reject(row_id, code if code in UNREADABLE_KINDS else "model_failed", error, retryable=reply.transient)
+    return Reject(
+        row_id,
+        code if code in {*UNREADABLE_KINDS, "no_scripted_reply"} else "model_failed",
+        error,
+        retryable=reply.transient,
+    )
 
 
 def _divide(asked: Iterable[tuple[str, K, Call]], most: float) -> Iterator[tuple[list[tuple[str, K]], dict[K, Call]]]:

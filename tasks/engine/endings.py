@@ -21,6 +21,8 @@ _MODEL = (
 _FORM = "look at its replies, then mend its section of the world's file or its server, or take another model"
 CAUSES = {
     "model_failed": _MODEL,
+    "no_scripted_reply": "name a model under [models.author] and [models.judge] in a world's file and build with --world FILE; scripted "
+    "replies are written for the embedded world's own sources alone",
     "cut_off": "give the model more tokens in the world's file",
     "refused": "take a model that does not refuse",
     "reply_not_in_format": _FORM,

@@ -19,7 +19,7 @@ from tasks.core.calls.call import Service
 from tasks.core.calls.paths import Ask, PathsByCalls
 from tasks.core.fingerprints import digest_json
 from tasks.core.paths import PathFinder
-from tasks.core.service_settings import Endpoint, Model
+from tasks.core.service_settings import EMBEDDED, SCRIPTED, Endpoint, Model
 from tasks.engine.cluster.asking import Cluster
 from tasks.engine.cluster.library import import_distributed
 from tasks.engine.cluster.wanted import Wanted
@@ -28,7 +28,6 @@ from tasks.engine.naming.identities import (
     identify_service,
     perplexity_identity,
     perplexity_model,
-    rules_identity,
     service_urls,
     translator_identity,
     translator_model,
@@ -126,8 +125,8 @@ class Services:
         return self._once(f"model {role}", lambda: self._open_model(settings)), settings
 
     def _open_model(self, settings: Model) -> Service:
-        if settings.kind == "rules":
-            return _open_rules(self.world, self.home, self._stack)
+        if settings.kind == "scripted":
+            return _open_scripted()
         return _open_chat(settings, self.world.user_agent, self.jobs, self.files if settings.kind == "openai" else None)
 
     def graph(self) -> "Graph":
@@ -312,13 +311,13 @@ def _connect(name: ServiceName, url: str, identity: str, settings: Endpoint, wor
             return Dbpedia(url, identity, limits, user_agent, load_query("dbpedia/same_as"), token)
 
 
-def _open_rules(world: World, home: Path, stack: ExitStack) -> Service:
-    def think() -> Service:
-        from tasks.rules.author import RulesAuthor
+def _open_scripted() -> Service:
+    def read() -> Service:
+        from tasks.world.replies import ScriptedReplies
 
-        return RulesAuthor(rules_identity(world, home), stack.enter_context(_local_graph(world, home)))
+        return ScriptedReplies()
 
-    return LazyService(rules_identity(world, home), True, think)
+    return LazyService(SCRIPTED, True, read)
 
 
 def _open_chat(settings: Model, user_agent: str, jobs: JobsPlace | None, files: RequestFiles | None) -> Service:
@@ -370,14 +369,12 @@ def _open_translator(world: World, home: Path, cluster: Cluster | None) -> Servi
 
 
 def check_models(world: World, roles: Collection[str]) -> None:
-    """Raise SettingsError when a model of these roles cannot be asked: an environment variable is not set, rules have no
-    graph, or a cluster's library is missing.
+    """Raise SettingsError when a model of these roles cannot be asked: an environment variable is not set, or
+    a cluster's library is missing.
     """
     if world.compute.engine == "dask":
         import_distributed()
     for model in (model for role, model in world.models.items() if role in roles):
-        if model.kind == "rules":
-            _check_graph(world)
         if model.kind == "anthropic":
             from tasks.clients.anthropic_server import require_sdk
 
@@ -389,15 +386,11 @@ def _local_graph(world: World, home: Path) -> "Graph":
     """Return the world's local graph, or the embedded world's facts as one; SettingsError when it has neither."""
     from tasks.graph.lookup import open_graph
 
-    _check_graph(world)
     if world.wikidata.engine == "graph":
         return open_graph(world.wikidata.graph, graphs_folder(home))
-    return embedded_graph(home)
-
-
-def _check_graph(world: World) -> None:
-    if world.wikidata.engine != "graph" and world.wikidata.url != "embedded":
-        raise SettingsError(
-            f"the rules author and the labels linker read a local graph or the embedded world, but the Wikidata of the "
-            f"world {world.name} is {world.wikidata.url}; name a graph with --graph, or a model server and --linker falcon"
-        )
+    if world.wikidata.url == EMBEDDED:
+        return embedded_graph(home)
+    raise SettingsError(
+        f"the labels linker reads a local graph or the embedded world, but the Wikidata of the world {world.name} is "
+        f"{world.wikidata.url}; name a graph with --graph, or give --linker falcon"
+    )

@@ -347,7 +347,7 @@ def draw_clusters(clusters: Sequence[str], params: EvaluationParams) -> set[str]
 
 def choose_judge(world: World, name: str) -> str:
     """Return the judge of an evaluation: a model of the world, or the program where its judge is no model."""
-    if name == EXACT or (name == "judge" and (name not in world.models or world.models[name].kind == "rules")):
+    if name == EXACT or (name == "judge" and (name not in world.models or world.models[name].kind == "scripted")):
         return EXACT
     _require_model(world, name, "--judge", [EXACT])
     return name

@@ -159,7 +159,7 @@ class Release:
 
     @property
     def notice(self) -> str:
-        """What every text says first: rows by the rules author are no benchmark; empty where nothing is to be said."""
+        """What every text says first: rows by scripted replies are no benchmark; empty where nothing is to be said."""
         return tell_notice(self.build)
 
     @property

@@ -15,7 +15,7 @@ from tasks.evaluation.corrected import CorrectedRate
 from tasks.evaluation.record import Evaluation
 from tasks.reports.content import LOW_COVERAGE, Evaluated, PaperRow, Report, list_differences, outline_report
 from tasks.reports.texts import format_share, say
-from tasks.storage.builds import BuildRecord
+from tasks.storage.builds import BuildRecord, is_scripted
 from tasks.text.whole import clean
 
 _MOST_LEFT_OUT = 4
@@ -151,7 +151,7 @@ def make_card(models: Sequence[str], taken: Sequence[Taken]) -> Card:
     often = Counter(warning for report in outlines if report for warning in report.warnings)
     common = [warning for warning, times in often.items() if times > 1]
     parts = tuple(_make_part(each, report, common) for each, report in zip(taken, outlines, strict=True))
-    first = " ".join([*_warn_of_rules(taken), *_warn_of_coverage(outlines)])
+    first = " ".join([*_warn_of_scripts(taken), *_warn_of_coverage(outlines)])
     return Card(
         title=f"{', '.join(named)}: measured on {sum(1 for part in parts if part.rows)} of {len(parts)} benchmarks",
         models=named,
@@ -228,12 +228,12 @@ def _list_paper_notes(evaluation: Evaluation) -> tuple[str, ...]:
     return tuple(dict.fromkeys(f"{each.where}: {each.note}" if each.note else each.where for each in told))
 
 
-def _warn_of_rules(taken: Sequence[Taken]) -> Iterator[str]:
+def _warn_of_scripts(taken: Sequence[Taken]) -> Iterator[str]:
     measured = (each.measured for one in taken for each in one.evaluated)
-    builds = dict.fromkeys(build.build_id for build in measured if build is not None and build.lock.get("rules"))
+    builds = dict.fromkeys(build.build_id for build in measured if build is not None and is_scripted(build.lock))
     if builds:
         yield (
-            f"This card ranks no models: the rows of {', '.join(builds)} were written by rules-1, plain rules that stand in "
+            f"This card ranks no models: the rows of {', '.join(builds)} were written by scripted replies, which stand in "
             "for a language model, so its figures show how measuring works."
         )
 

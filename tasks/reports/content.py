@@ -20,7 +20,7 @@ from tasks.evaluation.record import BUILT_IN, EXACT, Evaluation, PaperFigure
 from tasks.reports.comparing import Ranking, rank_models
 from tasks.reports.entries import Entry, list_entries, shorten
 from tasks.reports.texts import format_share, say, tell
-from tasks.storage.builds import BuildRecord
+from tasks.storage.builds import BuildRecord, is_scripted
 from tasks.text.whole import clean
 
 _LONGEST = 2_000
@@ -279,9 +279,9 @@ def _warn(named: Mapping[str, Evaluated]) -> Iterator[str]:
         facts, measured = each.record.report["facts"], each.measured
         if measured is None:
             yield f"The measured build {facts['measured']} is not in this warehouse any more."
-        elif measured.lock.get("rules"):
+        elif is_scripted(measured.lock):
             yield (
-                f"The rows of {measured.build_id} were written by rules-1, plain rules that stand in for a language model: "
+                f"The rows of {measured.build_id} were written by scripted replies, which stand in for a language model: "
                 "these figures show how measuring works and rank no models."
             )
         for notes in (measured.caution if measured else "", each.record.caution):

@@ -60,14 +60,19 @@ class BuildRecord:
         return describe_caution(self.lock)
 
 
+def is_scripted(lock: Mapping[str, Any]) -> bool:
+    """True where no model wrote the rows of a build, by its lock: replies from files did, or the rules of older versions."""
+    return bool(lock.get("scripted") or lock.get("rules"))
+
+
 def describe_caution(lock: Mapping[str, Any]) -> str:
-    """Return what the rows of a build are not for, by its lock: the rules author knows the embedded world alone."""
+    """Return what the rows of a build are not for, by its lock: scripted replies are of the embedded world alone."""
     services = lock.get("services", {})
-    if not lock.get("rules") or all(services[name].startswith("embedded-") for name in ("wikidata", "wikipedia")):
+    if not is_scripted(lock) or all(services[name].startswith("embedded-") for name in ("wikidata", "wikipedia")):
         return ""
     return (
-        "these rows show the pipeline and are not for use: rules-1, which stands in for a model, is plain rules made for "
-        "the embedded world"
+        f"these rows show the pipeline and are not for use: {lock['author']}, which stand in for a model, are made for the "
+        "embedded world"
     )
 
 

@@ -25,7 +25,7 @@ class Call:
     """One question to an outside service."""
 
     service: str
-    """Identity of the service: a URL, `rules-1`, or `embedded-<digest>/wikidata`; never a secret, never a port of chance."""
+    """Identity of the service: a URL, `scripted replies`, or `embedded-<digest>/wikidata`; never a secret, never a port of chance."""
     operation: str
     """What is asked, e.g. `find_items`, `describe_items`, `pageviews`, `chat`."""
     parts: Mapping[str, Json]
@@ -67,7 +67,7 @@ Deliver = Callable[[Call, Reply], None]
 
 
 class Service(Protocol):
-    """Anything that answers calls: a network client, the local graph, the rules author."""
+    """Anything that answers calls: a network client, the local graph, scripted replies."""
 
     identity: str
     """Stands in `Call.service` for calls meant for it."""

@@ -56,17 +56,29 @@ class ChatReply:
 
 
 def call_chat(
-    service: str, model_name: str, ask: Ask, profile: Mapping[str, Any] | None = None, *, once: bool = False
+    service: str,
+    model_name: str,
+    ask: Ask,
+    profile: Mapping[str, Any] | None = None,
+    *,
+    once: bool = False,
+    script: str | None = None,
 ) -> Call:
     """Ask a model a filled-in prompt; `profile`: by what settings requests to this model are not as to most.
 
-    `once`: whatever it says is its answer, nothing too.
+    `once`: whatever it says is its answer, nothing too. `script`: digest of the scripted reply that answers in place of a
+    model, empty where none is written; so an edited reply is another call, and all others stay the same.
     """
     schema = None if ask.prompt.schema is None else dict(ask.prompt.schema)
     return Call(
         service,
         "chat",
-        {**ask.parts(), "model": model_name, **({"once": True} if once else {})},
+        {
+            **ask.parts(),
+            "model": model_name,
+            **({"once": True} if once else {}),
+            **({} if script is None else {"script": script}),
+        },
         _Wire(
             ask,
             {

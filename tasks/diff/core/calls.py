@@ -12,7 +12,7 @@ from typing import Any
 from tasks.core.fingerprints import canonical_json
 
 MODEL_OPERATIONS = ("chat", "perplexity", "translate_text", "translate_path")
-_ASKED_BY = ("model", "prompt_digest", "temperature", "max_tokens", "profile")
+_ASKED_BY = ("model", "prompt_digest", "temperature", "max_tokens", "profile", "script")
 """Parts that say who is asked and how; the others say what."""
 _FOLLOW = ("correction", "rejected", "turns")
 """Parts that follow from what the model said before."""

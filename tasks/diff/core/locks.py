@@ -11,7 +11,7 @@ _MODELS_OF_PARAMS = ("embedder", "translator", "perplexity")
 _UNITS, _FILES = "units", "files"
 """Input that lists the kinds of sets that questions are made of, beside all files of questions (FanOutQA's)."""
 _TOLD_ELSEWHERE = ("params", "reviewing", _UNITS, *_OF_EPOCH, *_MODELS_OF_PARAMS)
-_ASSETS: Mapping[str, CauseKind] = {"prompts": "prompt", "lists": "list", "queries": "query"}
+_ASSETS: Mapping[str, CauseKind] = {"prompts": "prompt", "lists": "list", "queries": "query", "scripted": "reply"}
 _EMBEDDED = "embedded-"
 Lock = Mapping[str, Any]
 
@@ -36,7 +36,8 @@ class Locks:
     def may_answer_otherwise(self) -> bool:
         """True where a service or model may answer the same question otherwise another time."""
         return any(
-            not lock.get("rules") or any(str(each).startswith("http") for each in lock["services"].values())
+            not (lock.get("scripted") or lock.get("rules"))
+            or any(str(each).startswith("http") for each in lock["services"].values())
             for lock in (self.before, self.after)
         )
 
@@ -73,12 +74,9 @@ def _list_changes(before: Lock, after: Lock) -> Iterator[InputChange]:
     if before["world"]["epoch"] != after["world"]["epoch"]:
         yield _change("epoch", "", before["world"]["epoch"], after["world"]["epoch"])
     for part, kind in _ASSETS.items():
-        yield from _compare(kind, before.get(part, {}), after.get(part, {}), "edited")
+        yield from _compare(kind, before.get(part) or {}, after.get(part) or {}, "edited")
     yield from _list_models(before, after)
     yield from _list_params(before["params"], after["params"], before["world"]["epoch"] != after["world"]["epoch"])
-    old, new = ((lock.get("rules") or "").partition("@")[0] for lock in (before, after))
-    if old != new and old and new:
-        yield _change("code", "rules author", old, new)
     if before["code"] != after["code"]:
         yield _change("code", "steps", before["code"], after["code"])
 

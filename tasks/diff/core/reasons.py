@@ -7,15 +7,13 @@
 | a moment or window of days | epoch, or the parameter that sets it |
 | samples, a limit, a language | parameter |
 | a list of properties | list |
-| the reply, and the rules author's code | code |
 | the reply, and the model's address or digest | model |
-| the reply alone, of a model | reply |
+| the reply alone, of a model, or the scripted reply | reply |
 | the reply of a service, and its query was edited | query; where the service may say something else too, one of the two |
 | the reply of a service | world |
 | variables, names, titles | none of its own: what made them differ, differs before |
 """
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
@@ -27,7 +25,6 @@ from tasks.diff.core.locks import Locks
 _MOMENTS = ("at", "start", "end", "$epoch")
 _PARAMETERS = ("samples", "limit", "language", "k", "follow", "form")
 _LISTED = ("pids", "properties")
-_RULES = re.compile(r"(?P<code>rules-\d+\.\w+)@(?P<world>.*)")
 _SUBJECTS = ("qid", "id", "name", "title", "text", "subject", "category", "pid", "resource", "revid", "words")
 _LONGEST = 60
 
@@ -89,17 +86,12 @@ def _find_why_answered(before: SeenCall, after: SeenCall, locks: Locks) -> list[
 
 
 def _find_why_model(before: SeenCall, after: SeenCall, locks: Locks) -> Cause:
-    old, new = _RULES.fullmatch(before.service), _RULES.fullmatch(after.service)
     what = str(after.parts.get("prompt", after.operation))
-    if old and new:
-        told = [Cause("code", "rules author", f"{old['code']} → {new['code']}")] if old["code"] != new["code"] else []
-        if old["world"] != new["world"]:
-            told.append(Cause("world", "wikidata", "the rules author reads its items, and some are otherwise"))
-        if told:
-            return join(told)
-    elif before.service != after.service:
+    if before.service != after.service:
         role = _name_role(before.service, after.service, locks)
         return Cause("model", role, f"{before.service} → {after.service}")
+    if before.parts.get("script") != after.parts.get("script"):
+        return Cause("reply", what, "the scripted reply was edited")
     if before.key != after.key and (settings := locks.find("model", "settings")):
         return settings
     if before.key != after.key and (code := locks.of("code")):

@@ -5,25 +5,16 @@ client. The embedded world's services are named by the content of the world, nev
 """
 
 import math
-import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 
-from tasks.assets import ROOT
 from tasks.core.calls.perplexity import name_scorer
-from tasks.core.fingerprints import combine_digests, digest_bytes
 from tasks.core.service_settings import EMBEDDED, Model
-from tasks.engine.naming.import_closure import close_over_imports, digest_closure
-from tasks.engine.naming.own_code import read_code
 from tasks.errors import SettingsError, UsageError
 from tasks.settings import World, graphs_folder
 from tasks.text.ages import read_age
-
-RULES = "tasks.rules.author"
-"""Module of the rules author."""
-_QUOTED = re.compile(r'"([\w.]+)"')
 
 
 @cache
@@ -164,25 +155,3 @@ def find_max_ages(world: World, given: str | None) -> dict[str, float]:
 def find_oldest_moments(max_ages: Mapping[str, float], now: datetime) -> dict[str, datetime]:
     """Return service → when its replies must have come to serve, by how old they may be (seconds)."""
     return {service: datetime.fromtimestamp(max(now.timestamp() - age, 0), UTC) for service, age in max_ages.items()}
-
-
-def rules_identity(world: World, home: Path) -> str:
-    """Return the identity of the rules author: its code, lists and replies written by hand, and the graph it reads."""
-    return f"rules-1.{_rules_code()[:8]}@{wikidata_identity(world, home)}"
-
-
-def digest_rules(code: Mapping[str, str], lists: Mapping[str, bytes]) -> str:
-    """Return the digest of the rules: the modules that the author rests on, and the lists and replies that these name.
-
-    `code`: dotted name → text of all our modules; `lists`: file name in data/lists or data/world/replies → its bytes.
-    """
-    modules = close_over_imports([RULES], code)
-    named = {word for module in modules for word in _QUOTED.findall(code[module])}
-    read = sorted(name for name in lists if named & {name, name.rpartition(".")[0]})
-    return combine_digests([digest_closure([RULES], code), *(f"{name} {digest_bytes(lists[name])}" for name in read)])
-
-
-@cache
-def _rules_code() -> str:
-    lists = [path for folder in ("lists", "world/replies") for path in (ROOT / "data" / folder).iterdir()]
-    return digest_rules(read_code(), {path.name: path.read_bytes() for path in lists})

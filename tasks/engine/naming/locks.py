@@ -8,7 +8,7 @@ from typing import Any
 from tasks.assets import asset_digest, load_prompt
 from tasks.core.fingerprints import digest_json
 from tasks.engine.benchmark import Assets, Benchmark, Inputs, Locked
-from tasks.engine.naming.identities import rules_identity, service_identities
+from tasks.engine.naming.identities import service_identities
 from tasks.engine.naming.import_closure import digest_closure
 from tasks.engine.naming.own_code import read_code
 from tasks.options import RunOptions
@@ -21,7 +21,6 @@ def make_lock(benchmark: Benchmark, inputs: Locked[Inputs], run: RunOptions) -> 
     world.require(*benchmark.needs(inputs.inputs.params))
     roles = benchmark.roles(inputs.inputs.params)
     models = {role: model for role, model in sorted(world.models.items()) if role in roles}
-    uses_rules = any(model.kind == "rules" for model in models.values())
     files = {unit: [[file.name, file.sha256] for file in found] for unit, found in inputs.files.items()}
     return {
         "benchmark": benchmark.name,
@@ -31,11 +30,18 @@ def make_lock(benchmark: Benchmark, inputs: Locked[Inputs], run: RunOptions) -> 
         "services": service_identities(world, home()),
         "models": {role: model.name for role, model in models.items()},
         "author": inputs.author or models["author"].name,
-        "rules": rules_identity(world, home()) if uses_rules else None,
+        "scripted": _digest_replies(benchmark) if any(model.kind == "scripted" for model in models.values()) else None,
         "sources": {"files": files, "wikidata": inputs.wikidata},
         **digest_assets(benchmark.assets),
         "params": inputs.inputs.as_locked(),
     }
+
+
+def _digest_replies(benchmark: Benchmark) -> dict[str, str]:
+    """Return prompt → digest of the scripted replies to it, for all prompts of a benchmark."""
+    from tasks.world.replies import digest_replies
+
+    return {prompt: digest_replies(prompt) for prompt in benchmark.assets.prompts}
 
 
 def describe_lock(lock: Mapping[str, Any]) -> str:

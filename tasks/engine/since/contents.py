@@ -40,9 +40,8 @@ class Contents:
 
 
 def find_renamed(then: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, str]:
-    """Return service → what it was called in an earlier lock, of those of the embedded world, and its author."""
+    """Return service → what it was called in an earlier lock, of those of the embedded world."""
     pairs = [(identity, then["services"].get(name)) for name, identity in now["services"].items()]
-    pairs.append((now["rules"], then["rules"]))
     return {
         identity: before
         for identity, before in pairs

@@ -74,7 +74,7 @@ class AnsweredQuestion(PopularQuestion):
 
     levels: list[str]
     author: str
-    """Model that wrote the answers; `rules-1` is the rules author and no language model."""
+    """Model that wrote the answers; `scripted replies` are no language model's."""
     author_call: str
     """Key of the recorded call."""
 
@@ -121,7 +121,7 @@ class GranolaRow(Row):
     num_granola_answers: int
     """Number of answers in granola_answers."""
     author: str
-    """Model that wrote the answers; `rules-1` is the rules author and no language model."""
+    """Model that wrote the answers; `scripted replies` are no language model's."""
     judge: str
     """Model that scored the descriptions."""
     question_entity_candidates: int

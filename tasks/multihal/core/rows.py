@@ -172,7 +172,7 @@ class MultiHalRow(_Question, _PathIds):
     chosen_by: Literal["all", "judge", "chance"]
     """How it came among the ten that are scored: there were no more at all, the judge chose it, or it was drawn to fill up."""
     judged_by: str
-    """Model that scored it; `rules-1` is the rules author and no language model."""
+    """Model that scored it; `scripted replies` are no language model's."""
     judged_score: int
     """From 1 to 5: how well the path bears the answer out; 4 and 5 are published unless the build was told otherwise."""
     language: str

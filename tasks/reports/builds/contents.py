@@ -10,21 +10,20 @@ from typing import Any
 
 from tasks.core.measures.figures import Figure
 from tasks.core.reviewing.review import ReviewItem
-from tasks.storage.builds import BuildRecord
+from tasks.storage.builds import BuildRecord, is_scripted
 
-_BY_RULES = (
-    "These rows are by {author}: plain rules and replies written by hand for factmill's embedded world, no language model. "
+_SCRIPTED = (
+    "These rows are by {author}, written for factmill's embedded world one by one and kept in files; no model was asked. "
     "They show the pipeline and are no benchmark to report figures on."
 )
 
 
 def tell_notice(build: BuildRecord) -> str:
-    """Return what every text about a build says first: rows by the rules author are no benchmark; empty where nothing is
+    """Return what every text about a build says first: rows by scripted replies are no benchmark; empty where nothing is
     to be said."""
     if build.caution:
         return f"{build.caution[0].upper()}{build.caution[1:]}."
-    author = str(build.lock["author"])
-    return _BY_RULES.format(author=author) if author.startswith("rules") else ""
+    return _SCRIPTED.format(author=build.lock["author"]) if is_scripted(build.lock) else ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -130,9 +130,9 @@ class SlaqRow(Row):
     fact_types: list[str]
     """The classes of the five answers, "none" for one that is of no class."""
     fact_types_by: str
-    """Model that told them; rules-1 serves what is written by hand."""
+    """Model that told them, or `scripted replies`."""
     author: str
-    """Model that wrote questions and answers; rules-1 serves what is written by hand for the embedded world."""
+    """Model that wrote questions and answers, or `scripted replies`."""
     judge: str
     """Model that looked at phrasing and grounding."""
     reviewed_by: list[str]

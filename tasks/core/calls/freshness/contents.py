@@ -25,7 +25,6 @@ of each thing is recorded beside the builds of it, as one call:
 A reply comes again where all that it rests on has the same digest in both states.
 """
 
-import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -33,11 +32,6 @@ from tasks.core.calls.call import Call
 from tasks.core.calls.freshness.changes import Verdict, rests_on
 
 FORM = 1
-_READ_ANSWERS = frozenset({"granola/granular_answers"})
-_READ_ITEMS = frozenset(f"biokalma/{name}" for name in ("annotate", "extend", "general_question", "specific_question"))
-READ_THE_GRAPH = _READ_ANSWERS | _READ_ITEMS
-"""Prompts that the rules author answers by what the world says too."""
-_QID = re.compile(r"\bQ\d+\b")
 """Raised when things or digests are made otherwise."""
 ANSWERS = "answers"
 _ALWAYS_KNOWN = ("item", "near", "label", "name", "about")
@@ -98,17 +92,6 @@ def _list_name(parts: Mapping[str, Any]) -> list[str] | None:
     return [f"name en {parts['name']}"] if parts["language"] == "en" else None
 
 
-def _list_chat(parts: Mapping[str, Any]) -> list[str] | None:
-    """Return what the rules author looks up for a prompt; most it answers by the prompt alone (a test holds it to that)."""
-    variables = parts["variables"]
-    if parts["prompt"] in _READ_ANSWERS:
-        return [f"{kind} en {variables['answer']}" for kind in ("name", "about")]
-    if parts["prompt"] in _READ_ITEMS:
-        named = {qid for text in variables.values() for qid in _QID.findall(str(text))}
-        return [f"item {qid}" for qid in sorted(named)]
-    return []
-
-
 _RESTS_ON: Mapping[str, Callable[[Mapping[str, Any]], list[str] | None]] = {
     "find_items": _list_name,
     "list_facts": lambda parts: [f"facts {parts['pid']}"],
@@ -118,5 +101,4 @@ _RESTS_ON: Mapping[str, Callable[[Mapping[str, Any]], list[str] | None]] = {
     "page_text": _list_text,
     "category_members": lambda parts: [f"category {parts['category']}"],
     "pageviews": lambda parts: [f"views {parts['title']}"],
-    "chat": _list_chat,
 }
