@@ -41,6 +41,12 @@ def read_article(text: str, findings: Findings) -> Article | None:
     revisions = _read_revisions(title, head.get("revisions"), match[2].strip(), findings)
     if not revisions:
         return None
+    description, is_disambiguation = head.get("short_description"), head.get("disambiguation", "false")
+    if not isinstance(description, str | None):
+        findings.add(f"{title}.short_description", f"{description!r}: expected a text")
+        description = None
+    if is_disambiguation not in ("true", "false"):
+        findings.add(f"{title}.disambiguation", f"{is_disambiguation!r}: expected true or false")
     return Article(
         title=title,
         qid=qid,
@@ -49,8 +55,8 @@ def read_article(text: str, findings: Findings) -> Article | None:
         redirects=tuple(read_texts(f"{title}.redirects", head.get("redirects", []), findings)),
         revisions=tuple(revisions),
         categories=_read_categories(title, head.get("categories", []), findings),
-        short_description=head.get("short_description"),
-        is_disambiguation=_read_flag(f"{title}.disambiguation", head.get("disambiguation", "false"), findings),
+        short_description=description,
+        is_disambiguation=is_disambiguation == "true",
     )
 
 
@@ -58,12 +64,6 @@ def _read_categories(title: str, given: Any, findings: Findings) -> dict[str, st
     """Read `Name` and `Name|sort key`; white space counts in a key, and a lone blank comes first in its category."""
     pairs = (text.partition("|") for text in read_texts(f"{title}.categories", given, findings))
     return {name: key for name, _, key in pairs}
-
-
-def _read_flag(key: str, given: Any, findings: Findings) -> bool:
-    if given not in ("true", "false"):
-        findings.add(key, f"{given!r}: expected true or false")
-    return given == "true"
 
 
 def _read_revisions(title: str, given: Any, text: str, findings: Findings) -> list[Revision]:
@@ -124,4 +124,3 @@ def _timestamp(key: str, given: Any, findings: Findings) -> str:
     except ValueError:
         findings.add(key, f"{given!r}: expected a time like 2021-04-03T10:15:00Z")
         return "1970-01-01T00:00:00Z"
-

@@ -16,7 +16,15 @@ _WRITTEN = "wikitext"
 def run_parse(wiki: Wiki, params: Parameters, shape: Shape) -> dict[str, Any]:
     """Return the reply to action=parse, warnings aside."""
     wanted = set(params.known_values("prop", (*_PROPS, _WRITTEN), "parse", "|".join(_PROPS)))
-    for ignored in ("disableeditsection", "disabletoc", "disablelimitreport", "contentmodel", "contentformat", "useskin", "parser"):
+    for ignored in (
+        "disableeditsection",
+        "disabletoc",
+        "disablelimitreport",
+        "contentmodel",
+        "contentformat",
+        "useskin",
+        "parser",
+    ):
         params.text(ignored)
     page, revision, redirects = _find_revision(wiki, params)
     if _WRITTEN in wanted:
@@ -63,7 +71,9 @@ def serve_html(page: Page, revision: Revision) -> str:
     html = revision.text
     if page.short_description:
         classes = "shortdescription nomobile noexcerpt noprint searchaux"
-        html = f'<div class="{classes}" style="display:none">{escape(page.short_description, quote=False)}</div>\n{html}'
+        html = (
+            f'<div class="{classes}" style="display:none">{escape(page.short_description, quote=False)}</div>\n{html}'
+        )
     return f'<div class="mw-content-ltr mw-parser-output" lang="en" dir="ltr">{html}\n</div>'
 
 
