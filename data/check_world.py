@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tasks.world.data import WORLD_FOLDER, WorldData
-from tasks.world.files.articles import categories_of
 from tasks.world.files.findings import Violation
 from tasks.world.files.reading import read_world_files
 from tasks.world.files.values import TimeValue
+from tasks.world.wiki.page_html import read_plain_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,13 +31,13 @@ class WorldReport:
 def check_world(folder: Path = WORLD_FOLDER) -> WorldReport:
     """Read a world's folder and report every violation and the counts; nothing is raised for a violation."""
     data, violations = read_world_files(folder)
-    articles = [article for article in data.articles.values() if "{{disambig" not in article.text.lower()]
+    articles = [article for article in data.articles.values() if not article.is_disambiguation]
     return WorldReport(
         violations=tuple(violations),
         counts=_count(data),
         shared_names=group_by_name(data),
         articles_by_category=_count_by_category(data, {article.title for article in articles}),
-        short_articles=tuple(article.title for article in articles if len(article.text) < 1000),
+        short_articles=tuple(article.title for article in articles if len(read_plain_text(article.text)) < 1000),
     )
 
 
@@ -96,7 +96,7 @@ def _count(data: WorldData) -> dict[str, int]:
 def _count_by_category(data: WorldData, titles: set[str]) -> dict[str, int]:
     inside: dict[str, set[str]] = defaultdict(set)
     for title in titles:
-        waiting = [category for category in categories_of(data.articles[title].text) if category in data.categories]
+        waiting = [category for category in data.articles[title].categories if category in data.categories]
         while waiting:
             category = waiting.pop()
             if title not in inside[category]:

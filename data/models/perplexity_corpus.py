@@ -35,7 +35,6 @@ from tasks.world.data import WORLD_FOLDER, Item, WorldData, world_files
 from tasks.world.files.reading import load_world_data
 from tasks.world.files.values import ItemValue, TimeValue
 from tasks.world.wiki.pages import Wiki
-from tasks.world.wiki.rendering import render_revision
 
 HELD_OUT_OF = 10
 SHARES = {"people": 0.4, "made_up": 0.35, "article": 0.1, "continued": 0.05, "thing": 0.1}
@@ -321,6 +320,6 @@ def _render_articles(world: WorldData) -> Iterator[tuple[str, list[str]]]:
     wiki = Wiki(world)
     for title in sorted(world.articles):
         page = wiki.by_title[title]
-        html = re.sub(r"<sup.*?</sup>", "", render_revision(wiki, page, page.revisions[-1]).html, flags=re.DOTALL)
+        html = re.sub(r"<sup.*?</sup>", "", page.text, flags=re.DOTALL)
         found = (unescape(re.sub(r"<[^>]+>", "", text)) for text in re.findall(r"<p>(.*?)</p>", html, re.DOTALL))
         yield page.qid or "", [" ".join(text.split()) for text in found if len(text.split()) > 3]

@@ -182,9 +182,7 @@ def _read_articles(work: Work, rows: Sequence[PooledPair]) -> tuple[dict[str, Pa
     )
     revisions, failed_now = work.look_up(wikipedia, dated, read_revision, "wikipedia_failed")
     revids = {qid: revision.revid for qid, revision in revisions.items() if revision.revid is not None}
-    texts = (
-        (row_id, qid, call_page_text(wikipedia.identity, revids[qid], "html")) for row_id, qid in asked if qid in revids
-    )
+    texts = ((row_id, qid, call_page_text(wikipedia.identity, revids[qid])) for row_id, qid in asked if qid in revids)
     articles, failed_last = work.look_up(wikipedia, texts, read_page_text, "wikipedia_failed")
     return articles, failed | failed_now | failed_last
 

@@ -92,11 +92,9 @@ def _answer_revision(wiki: MediaWiki, group: Sequence[Call]) -> list[Reply]:
 
 def _answer_text(wiki: MediaWiki, group: Sequence[Call]) -> list[Reply]:
     revid = int(group[0].parts["revid"])  # type: ignore[arg-type]
-    options: dict[str, str | int] = {"prop": "wikitext"}
-    if group[0].parts["form"] == "html":
-        options = {"prop": "text", "disableeditsection": 1, "disabletoc": 1, "disablelimitreport": 1}
-    parsed = wiki.get("parse", oldid=revid, **options)["parse"]
-    text = parsed[options["prop"]]
+    plain = {"disableeditsection": 1, "disabletoc": 1, "disablelimitreport": 1}
+    parsed = wiki.get("parse", oldid=revid, prop="text", **plain)["parse"]
+    text = parsed["text"]
     text = text["*"] if isinstance(text, Mapping) else text
     return [Reply({"revid": revid, "pageid": parsed["pageid"], "title": parsed["title"], "text": text})]
 

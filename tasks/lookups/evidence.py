@@ -35,8 +35,6 @@ MOST_REDIRECTS = 5
 """Redirects of the epoch that are followed one after the other."""
 _GONE = ("nosuchrevid", "missingcontent", "permissiondenied", "cantundelete")
 """Codes by which MediaWiki refuses a revision that is deleted or hidden for good."""
-_REDIRECT_MARK = "redirectMsg"
-
 
 _ARTICLES_KNOWN = 128
 """Articles kept as they were read: those of a batch are looked into by several steps. Some MB each on a large wiki."""
@@ -97,7 +95,7 @@ def load_article_texts(work: Work, asked: Iterable[tuple[str, int]]) -> dict[int
     for row_id, revid in asked:
         rows[revid].append(row_id)
     service = work.run.services.wikipedia
-    calls = {revid: call_page_text(service.identity, revid, "html") for revid in rows}
+    calls = {revid: call_page_text(service.identity, revid) for revid in rows}
     return {revid: _read_text(revid, reply) for revid, reply in _ask(work, rows, calls)}
 
 
@@ -209,19 +207,12 @@ class _Search:
             if isinstance(each, Revision) and each.revid is not None
         }
         found: dict[str, str | Unpinned | None] = dict.fromkeys(revisions)
-        shown = {title: call_page_text(service.identity, revid, "html") for title, revid in revids.items()}
-        marked: list[str] = []
+        shown = {title: call_page_text(service.identity, revid) for title, revid in revids.items()}
         for title, reply in _ask(self.work, self.rows, shown):
             if reply.status != "ok":
                 found[title] = _read_failure(f"revision {revids[title]}", reply)
-            elif _REDIRECT_MARK in read_page_text(reply.body).text:
-                marked.append(title)
-        written = {title: call_page_text(service.identity, revids[title]) for title in marked}
-        for title, reply in _ask(self.work, self.rows, written):
-            if reply.status != "ok":
-                found[title] = _read_failure(f"revision {revids[title]}", reply)
             elif redirect := find_redirect(read_page_text(reply.body).text):
-                found[title] = spell_title(redirect[0].partition("#")[0])
+                found[title] = spell_title(redirect.partition("#")[0])
         return found
 
 

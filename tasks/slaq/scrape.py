@@ -164,7 +164,7 @@ def scrape_articles(batch: Batch) -> Receipt:
     dated = [row for row in open_rows if row.id in revisions and revisions[row.id].revid is not None]
     texts, failed_now = work.look_up(
         wiki,
-        ((row.id, row.id, call_page_text(wiki.identity, revisions[row.id].revid or 0, "html")) for row in dated),
+        ((row.id, row.id, call_page_text(wiki.identity, revisions[row.id].revid or 0)) for row in dated),
         read_page_text,
         "wikipedia_failed",
     )

@@ -17,7 +17,7 @@ import re
 import unicodedata
 from dataclasses import dataclass
 from html import unescape
-from urllib.parse import SplitResult, quote, unquote, unquote_to_bytes, urlsplit
+from urllib.parse import SplitResult, quote, unquote_to_bytes, urlsplit
 
 _HOSTS = frozenset({"en.wikipedia.org", "en.m.wikipedia.org"})
 _PORTS = {"http": 80, "https": 443}
@@ -42,7 +42,7 @@ _IN_NO_TITLE = re.compile(r"[#<>\[\]|{}\x00-\x1f\x7f\ufffd]")
 _NOT_IN_ADDRESS = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
 _READ_OTHERWISE = re.compile(r"%[0-9A-Fa-f]{2}|&[^\W_]+;|~~~|^:|^\.\.?(?:/|$)|/\.\.?(?:/|$)")
 """What MediaWiki allows in no title since it would be read as an escape, an entity, a signature, a prefix or a path."""
-_REDIRECT = re.compile(r"\s*#redirect\s*(?::\s*)?\[\[((?:(?!\]\]|\|).)*)(?:\|.*?)?\]\]", re.IGNORECASE)
+_REDIRECT = re.compile(r'<div class="redirectMsg"><p>[^<]*</p><ul class="redirectText"><li><a [^>]*>([^<]*)</a>')
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,16 +123,10 @@ def _read_prefix(title: str) -> str:
     return prefix.strip(" _") if colon else ""
 
 
-def find_redirect(wikitext: str) -> tuple[str, str] | None:
-    """Return where a page of this text leads to, perhaps with #section, and the text behind; None: it is no redirect."""
-    found = _REDIRECT.match(wikitext)
-    if found is None:
-        return None
-    target = unquote(found[1].lstrip(":")) if "%" in found[1] else found[1].lstrip(":")
-    title, mark, section = unescape(target).partition("#")
-    title = _tidy(title)
-    is_title = title and not _IN_NO_TITLE.search(title) and not _READ_OTHERWISE.search(title)
-    return (f"{title}{mark}{section}", wikitext[found.end() :]) if is_title else None
+def find_redirect(html: str) -> str | None:
+    """Return the title, perhaps with #section, that MediaWiki's HTML of a page redirects to; None: it is no redirect."""
+    found = _REDIRECT.search(html)
+    return unescape(found[1]) if found else None
 
 
 def _tidy(title: str) -> str:

@@ -99,7 +99,6 @@ def _named_by(item: Item) -> set[str]:
 
 def _list_pages(data: WorldData) -> Iterator[tuple[str, object]]:
     wiki = Wiki(data)
-    yield "titles", sorted(wiki.by_title)
     for title, page in wiki.by_title.items():
         steps, end = wiki.follow(title)
         last = wiki.by_title.get(end.full) if end else None
@@ -109,7 +108,7 @@ def _list_pages(data: WorldData) -> Iterator[tuple[str, object]]:
         ]
         yield f"page {title}", [[(start, to.full) for start, to in steps], end and end.full, pages]
         for revision in page.revisions:
-            yield f"text {revision.revid}", [page.title, page.pageid, revision.text]
+            yield f"text {revision.revid}", [page.title, page.pageid, page.short_description, revision.text]
     members: dict[str, object] = {name: [] for name in data.categories}
     members |= {
         name.partition(":")[2]: [(each.page.pageid, each.page.title, each.kind, each.sort_key) for each in found]

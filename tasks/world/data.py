@@ -96,7 +96,7 @@ class Revision:
     """ISO 8601 in UTC, like 2021-04-03T10:15:00Z."""
     comment: str
     text: str
-    """Wikitext."""
+    """HTML as MediaWiki serves it within div.mw-parser-output."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,10 +111,14 @@ class Article:
     redirects: tuple[str, ...]
     revisions: tuple[Revision, ...]
     """Oldest first, at least one."""
+    categories: Mapping[str, str]
+    """Name → key to sort by; empty where the title is the key."""
+    short_description: str | None
+    is_disambiguation: bool
 
     @property
     def text(self) -> str:
-        """Wikitext of the newest revision."""
+        """HTML of the newest revision."""
         return self.revisions[-1].text
 
 
@@ -142,13 +146,13 @@ class WorldData:
 def world_files(folder: Path = WORLD_FOLDER) -> list[Path]:
     """Return the files a world is read from, in fixed order; data/world/sources/ holds inputs and is no part of it."""
     found = [folder / "properties.yaml", *folder.glob("entities/*.yaml"), folder / "categories.yaml"]
-    return sorted([*found, *folder.glob("articles/*.wiki")], key=lambda path: path.relative_to(folder).as_posix())
+    return sorted([*found, *folder.glob("articles/*.html")], key=lambda path: path.relative_to(folder).as_posix())
 
 
 def list_article_titles(folder: Path = WORLD_FOLDER) -> list[str]:
     """Return the titles of a world's articles, sorted; only these are read of the files, and the rest is left unchecked."""
     titles = []
-    for path in folder.glob("articles/*.wiki"):
+    for path in folder.glob("articles/*.html"):
         found = re.search(r"^title: .*$", path.read_text("utf-8"), re.MULTILINE)
         if found is None:
             raise WorldError(f"{path}: no line `title: …`; expected one in the front matter")

@@ -108,20 +108,12 @@ def test_a_missing_page_and_a_page_younger_than_the_moment_are_told_apart(ask, f
     )
 
 
-@pytest.mark.parametrize(
-    ("form", "wikitext"), [("wikitext", {"*": "'''Algebra''' is"}), ("wikitext", "'''Algebra''' is")]
-)
-def test_text_is_fetched_by_revision(ask, server, form, wikitext):
-    answer = {"parse": {"title": "Algebra", "pageid": 5, "revid": 77, "wikitext": wikitext}}
+@pytest.mark.parametrize("html", [{"*": "<p>Algebra"}, "<p>Algebra"])
+def test_text_is_fetched_by_revision(ask, server, html):
+    answer = {"parse": {"title": "Algebra", "pageid": 5, "revid": 77, "text": html}}
     text = read_page_text(ask(call_page_text(HERE, 77), answer))
-    assert (text.revid, text.pageid, text.title, text.text) == (77, 5, "Algebra", "'''Algebra''' is")
-    assert (server.seen[0].query["oldid"], server.seen[0].query["prop"]) == ("77", "wikitext")
-
-
-def test_html_is_fetched_when_it_is_asked_for(ask, server):
-    answer = {"parse": {"title": "Algebra", "pageid": 5, "text": {"*": "<p>Algebra"}}}
-    assert ask(call_page_text(HERE, 77, "html"), answer)["text"] == "<p>Algebra"
-    assert server.seen[0].query["prop"] == "text"
+    assert (text.revid, text.pageid, text.title, text.text) == (77, 5, "Algebra", "<p>Algebra")
+    assert (server.seen[0].query["oldid"], server.seen[0].query["prop"]) == ("77", "text")
 
 
 def test_an_error_of_the_wiki_is_final_and_keeps_its_code(client, server, inbox):

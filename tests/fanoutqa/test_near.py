@@ -183,7 +183,7 @@ def test_the_embedded_wikipedia_is_known_as_a_whole(find: Run) -> None:
 def test_the_titles_of_the_embedded_wikipedia_are_those_of_its_articles(tmp_path: Path) -> None:
     assert list_article_titles() == sorted(load_world_data().articles)
     (tmp_path / "articles").mkdir()
-    (tmp_path / "articles" / "Odd.wiki").write_text("---\nqid: Q1\n---\nText.\n")
+    (tmp_path / "articles" / "Odd.html").write_text("---\nqid: Q1\n---\nText.\n")
     with pytest.raises(WorldError, match="no line `title: …`"):
         list_article_titles(tmp_path)
 

@@ -19,7 +19,6 @@ from tasks.text.folded import fold_text, has_words
 from tasks.text.sentences import split_sentences
 from tasks.world.files.reading import load_world_data
 from tasks.world.wiki.pages import Wiki
-from tasks.world.wiki.rendering import render_revision
 
 LISTS = read_lists(load_list("source_phrases"), load_list("one_of_many"), load_list("function_words"))
 TITLES = sorted(load_replies())
@@ -29,8 +28,7 @@ WIKI = Wiki(load_world_data())
 @cache
 def read_text(revid: int) -> str:
     """Return the main text of a revision of the embedded Wikipedia."""
-    page, revision = WIKI.by_revid[revid]
-    return read_article(render_revision(WIKI, page, revision).html, load_removed()).text
+    return read_article(WIKI.by_revid[revid][1].text, load_removed()).text
 
 
 def send(prompt: str, **variables: str) -> Reply:

@@ -176,29 +176,21 @@ def test_an_address_is_that_of_the_worlds_own_wiki(wiki: str, article: str, revi
     assert write_article_address(wiki, "Zoë's A/B?", 5) == revision
 
 
+SHOWN = '<div class="mw-parser-output"><div class="redirectMsg"><p>Redirect to:</p><ul class="redirectText"><li>{}</li></ul></div>'
 REDIRECTS = [
-    ("#REDIRECT [[Paris]]", ("Paris", "")),
-    ("#redirect[[paris]]", ("paris", "")),
-    ("\n #Redirect: [[Paris (city)|Paris]] rest", ("Paris (city)", " rest")),
-    ("#REDIRECT [[Paris#Early history]]\n{{R to section}}", ("Paris#Early history", "\n{{R to section}}")),
-    ("#REDIRECT [[:Category:Paris]]", ("Category:Paris", "")),
-    ("#REDIRECT [[S%C3%A3o_Paulo]]", ("São Paulo", "")),
-    ("#REDIRECT [[Fish &amp; chips]]", ("Fish & chips", "")),
-    ("#REDIRECT Paris", None),
-    ("#REDIRECT\n[[Paris]]", ("Paris", "")),
-    ("#REDIRECT to [[Paris]]", None),
-    ("#REDIRECT [[]]", None),
-    ("#REDIRECT [[a<b]]", None),
-    ("See #REDIRECT [[Paris]]", None),
-    ("<!-- a --> #REDIRECT [[Paris]]", None),
-    ("Paris is a city.", None),
+    (SHOWN.format('<a href="/wiki/Paris" title="Paris">Paris</a>'), "Paris"),
+    (SHOWN.format('<a href="/wiki/A_%26_B#C_d" title="A &amp; B">A &amp; B#C d</a>') + "<p>behind</p>", "A & B#C d"),
+    (SHOWN.format('<a href="/w/index.php?title=X&amp;redlink=1" class="new" title="X (page does not exist)">X</a>'), "X"),
+    ("<p>&lt;div class=\"redirectMsg\"&gt;</p>", None),
+    ('<div class="redirectMsg"><p>Nowhere</p></div>', None),
+    ("<p>Paris is a city.</p>", None),
     ("", None),
-]
+]  # fmt: skip
 
 
-@pytest.mark.parametrize(("wikitext", "expected"), REDIRECTS)
-def test_a_redirect_is_told_by_its_wikitext(wikitext: str, expected: tuple[str, str] | None) -> None:
-    assert find_redirect(wikitext) == expected
+@pytest.mark.parametrize(("html", "expected"), REDIRECTS)
+def test_a_redirect_is_read_from_what_is_shown_of_it(html: str, expected: str | None) -> None:
+    assert find_redirect(html) == expected
 
 
 @pytest.mark.parametrize("name", ["fanout-final-dev-nov23.json", "fanout-final-dev.json"])

@@ -108,7 +108,7 @@ def be_fast(service: str, url: str) -> None:
     if service == "wikipedia":
         from tasks.core.calls.wikipedia import call_page_text
 
-        calls = (call_page_text("test", number, "html") for number in count(1))
+        calls = (call_page_text("test", number) for number in count(1))
     client.send([next(calls)], note)
     began = time.perf_counter()
     client.send([next(calls) for _ in range(SPEED_REQUESTS)], note)

@@ -97,8 +97,8 @@ PLACES = "entities/places.yaml"
 PEOPLE = "entities/people.yaml"
 PROPERTIES = "properties.yaml"
 CATEGORIES = "categories.yaml"
-BERLIN = "articles/Berlin.wiki"
-GERMANY = "articles/Germany.wiki"
+BERLIN = "articles/Berlin.html"
+GERMANY = "articles/Germany.html"
 CASES = [
     # file changed, text in it, text instead; file that is found wrong, key, problem
     (PLACES, "P36: Q64", "P36: Q99", PLACES, "Q183.P36: ", "Q99 is described nowhere"),
@@ -136,7 +136,9 @@ CASES = [
     (BERLIN, "qid: Q64\n", "", BERLIN, "Berlin.qid: ", "missing; Q64 names this article as its own"),
     (BERLIN, "pageid: 7000001", "pageid: 7000002", GERMANY, "Germany: ", "pageid 7000002 is used by 'Berlin'"),
     (BERLIN, "views: 4200", "views: many", BERLIN, "Berlin.views: ", "expected a whole number"),
-    (BERLIN, "Category:Cities|", "Category:Towns|", BERLIN, "Berlin: ", "category 'Towns' is not in the tree"),
+    (BERLIN, "Cities|Berlin", "Towns|Berlin", BERLIN, "Berlin: ", "category 'Towns' is not in the tree"),
+    (BERLIN, "views: 4200", "disambiguation: no", BERLIN, "Berlin.disambiguation: ", "expected true or false"),
+    (BERLIN, "Capital of Germany", "[a, b]", BERLIN, "Berlin.short_description: ", "expected a text"),
     (GERMANY, "title: Germany", "title: Berlin", GERMANY, "article Berlin: ", "described twice"),
 ]  # fmt: skip
 
@@ -162,9 +164,9 @@ def test_files_that_are_missing_or_no_text_are_violations(tmp_path: Path, sample
     folder = tmp_path / "world"
     shutil.copytree(sample_folder, folder)
     (folder / "categories.yaml").unlink()
-    (folder / "articles" / "Germany.wiki").write_bytes(b"\xff\xfe")
+    (folder / "articles" / "Germany.html").write_bytes(b"\xff\xfe")
     _, violations = read_world_files(folder)
-    assert {v.file for v in violations if "cannot be read" in v.problem} == {"categories.yaml", "articles/Germany.wiki"}
+    assert {v.file for v in violations if "cannot be read" in v.problem} == {"categories.yaml", "articles/Germany.html"}
 
 
 def test_the_report_counts_what_the_sample_holds(sample_folder: Path) -> None:
@@ -181,6 +183,6 @@ def test_the_digest_is_that_of_the_files_read(tmp_path: Path, sample_folder: Pat
     shutil.copytree(sample_folder, folder)
     (folder / "README.md").write_text("not read", "utf-8")
     assert digest_world(folder) == digest_world(sample_folder)
-    with (folder / "articles" / "Germany.wiki").open("a") as stream:
+    with (folder / "articles" / "Germany.html").open("a") as stream:
         stream.write("\n")
     assert digest_world(folder) != digest_world(sample_folder)

@@ -3,7 +3,7 @@
 | operation | parts | body of the reply |
 |---|---|---|
 | page_revision_at | title, at (ISO 8601, UTC), follow | title, pageid, revid, timestamp, redirected_from, missing, first |
-| page_text | revid, form (`wikitext` or `html`) | revid, pageid, title, text |
+| page_text | revid, form (`html`) | revid, pageid, title, text |
 | category_members | category, kind (`page` or `subcat`), limit, after | members `[{pageid, title}]`, after |
 | resolve_title | title | title, pageid, qid, is_disambiguation, redirected_from, missing |
 | search | words, limit | titles |
@@ -43,7 +43,7 @@ class Revision:
 
 @dataclass(frozen=True, slots=True)
 class PageText:
-    """The text of one revision."""
+    """The text of one revision, as HTML."""
 
     revid: int
     pageid: int
@@ -87,9 +87,10 @@ def call_page_revision_at(service: str, title: str, at: str, follow: bool = True
     return Call(service, "page_revision_at", {"title": title, "at": at, **unfollowed})
 
 
-def call_page_text(service: str, revid: int, form: Literal["wikitext", "html"] = "wikitext") -> Call:
-    """Ask for the text of a revision."""
-    return Call(service, "page_text", {"revid": revid, "form": form})
+def call_page_text(service: str, revid: int) -> Call:
+    """Ask for the HTML that readers are shown of a revision."""
+    # the form was a choice once, and replies of then are served on
+    return Call(service, "page_text", {"revid": revid, "form": "html"})
 
 
 def call_category_members(

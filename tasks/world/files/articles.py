@@ -1,4 +1,4 @@
-"""Reading one article file: YAML front matter, then the wikitext of the first revision.
+"""Reading one article file: YAML front matter, then the first revision as the HTML within MediaWiki's div.mw-parser-output.
 
 Later revisions are stated as passages exchanged, so that the text stands once in the file and a change is seen at a
 glance. Each old passage must occur exactly once in the revision before; anything else would make the text ambiguous.
@@ -13,11 +13,10 @@ from tasks.world.data import Article, Revision
 from tasks.world.files.findings import Findings, parse_mapping, read_texts
 from tasks.world.files.values import is_qid
 
-CATEGORY_LINK = re.compile(r"\[\[\s*[Cc]ategory\s*:\s*([^\]|]+?)\s*(?:\|\s*([^\]]*?)\s*)?\]\]")
-"""A [[Category:Name|sort key]] link: name, sort key or None."""
-
 _FILE = re.compile(r"---\r?\n(.*?\n)---\r?\n(.*)", re.DOTALL)
-_KEYS = {"title", "qid", "pageid", "views", "redirects", "revisions"}
+_KEYS = {
+    *("title", "qid", "pageid", "views", "redirects", "revisions", "categories", "short_description", "disambiguation")
+}
 _REVISION_KEYS = {"revid", "at", "comment", "replace"}
 
 
@@ -39,9 +38,15 @@ def read_article(text: str, findings: Findings) -> Article | None:
     if qid is not None and not is_qid(str(qid)):
         findings.add(f"{title}.qid", f"{qid!r} is no QID")
         qid = None
-    revisions = _read_revisions(title, head.get("revisions"), match[2].strip() + "\n", findings)
+    revisions = _read_revisions(title, head.get("revisions"), match[2].strip(), findings)
     if not revisions:
         return None
+    description, is_disambiguation = head.get("short_description"), head.get("disambiguation", "false")
+    if not isinstance(description, str | None):
+        findings.add(f"{title}.short_description", f"{description!r}: expected a text")
+        description = None
+    if is_disambiguation not in ("true", "false"):
+        findings.add(f"{title}.disambiguation", f"{is_disambiguation!r}: expected true or false")
     return Article(
         title=title,
         qid=qid,
@@ -49,12 +54,16 @@ def read_article(text: str, findings: Findings) -> Article | None:
         daily_views=_number(f"{title}.views", head.get("views"), 0, findings),
         redirects=tuple(read_texts(f"{title}.redirects", head.get("redirects", []), findings)),
         revisions=tuple(revisions),
+        categories=_read_categories(title, head.get("categories", []), findings),
+        short_description=description,
+        is_disambiguation=is_disambiguation == "true",
     )
 
 
-def categories_of(text: str) -> dict[str, str | None]:
-    """Return the categories of a wikitext, in order: name → sort key, None when none is given."""
-    return {_first_upper(name.replace("_", " ")): key or None for name, key in CATEGORY_LINK.findall(text)}
+def _read_categories(title: str, given: Any, findings: Findings) -> dict[str, str]:
+    """Read `Name` and `Name|sort key`; white space counts in a key, and a lone blank comes first in its category."""
+    pairs = (text.partition("|") for text in read_texts(f"{title}.categories", given, findings))
+    return {name: key for name, _, key in pairs}
 
 
 def _read_revisions(title: str, given: Any, text: str, findings: Findings) -> list[Revision]:
@@ -115,7 +124,3 @@ def _timestamp(key: str, given: Any, findings: Findings) -> str:
     except ValueError:
         findings.add(key, f"{given!r}: expected a time like 2021-04-03T10:15:00Z")
         return "1970-01-01T00:00:00Z"
-
-
-def _first_upper(name: str) -> str:
-    return name[:1].upper() + name[1:]

@@ -135,7 +135,7 @@ def _read_statements(
 
 def _read_articles(folder: Path, findings: Findings) -> dict[str, Article]:
     articles: dict[str, Article] = {}
-    for path in sorted(folder.glob("articles/*.wiki")):
+    for path in sorted(folder.glob("articles/*.html")):
         text = _read_text(path, folder, findings)
         article = None if text is None else read_article(text, findings)
         if article and findings.claim(f"article {article.title}"):

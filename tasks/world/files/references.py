@@ -4,7 +4,6 @@ from collections import defaultdict
 from collections.abc import Iterable
 
 from tasks.world.data import Statement, WorldData
-from tasks.world.files.articles import categories_of
 from tasks.world.files.findings import Findings
 from tasks.world.files.values import ItemValue, QuantityValue, Value
 
@@ -35,8 +34,7 @@ def _check_articles(data: WorldData, findings: Findings) -> None:
         owners[f"pageid {article.pageid}"].append(title)
         for revision in article.revisions:
             owners[f"revid {revision.revid}"].append(title)
-        used = {category: None for revision in article.revisions for category in categories_of(revision.text)}
-        for category in used:
+        for category in article.categories:
             if category not in data.categories:
                 findings.add_about(owner, title, f"category {category!r} is not in the tree of categories.yaml")
         if not article.qid:

@@ -10,14 +10,12 @@ from functools import lru_cache
 from html import escape
 from typing import Any
 
+from tasks.world.wiki.page_html import read_plain_text
 from tasks.world.wiki.pages import CATEGORY, MAIN, BadTitleError, Page, Wiki, parse_title
 from tasks.world.wiki.request import ApiError, Parameters
 
 _WORD = re.compile(r"\w+")
 _HEX = re.compile(r"(?:[0-9a-f]{2})*", re.IGNORECASE)
-_MARKUP = re.compile(
-    r"\{\{[^{}]*\}\}|\[\[Category:[^\]]*\]\]|<ref.*?(?:</ref>|/>)|\[\[(?:[^\]|]*\|)?|\]\]|'{2,}|={2,}", re.DOTALL
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,14 +166,14 @@ def _score(wiki: Wiki, page: Page, words: list[str]) -> int:
 @lru_cache(maxsize=4096)
 def _plain_words(text: str) -> dict[str, int]:
     counts: dict[str, int] = {}
-    for word in _WORD.findall(_MARKUP.sub(" ", text)):
+    for word in _WORD.findall(read_plain_text(text)):
         folded = word.casefold()
         counts[folded] = counts.get(folded, 0) + 1
     return counts
 
 
 def _hit(page: Page, words: list[str], shown: set[str]) -> dict[str, Any]:
-    plain = " ".join(_MARKUP.sub(" ", page.text).split())
+    plain = read_plain_text(page.text)
     hit: dict[str, Any] = {"ns": page.namespace, "title": page.title, "pageid": page.pageid}
     hit |= {"size": len(page.text.encode())} if "size" in shown else {}
     hit |= {"wordcount": len(_WORD.findall(plain))} if "wordcount" in shown else {}

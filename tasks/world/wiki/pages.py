@@ -1,7 +1,7 @@
 """The pages of the embedded Wikipedia: articles, redirects and categories, found by title, page id or revision.
 
-Redirect and category pages have no file of their own; their ids and texts follow from their names, made up like all
-page ids here. Titles are normalised as MediaWiki does: underscores are spaces, the first letter is a capital,
+A text is HTML, as MediaWiki serves it within div.mw-parser-output: there is no wikitext here. Redirect and category
+pages have no file of their own; their ids and texts follow from their names, made up like all page ids here. Titles are normalised as MediaWiki does: underscores are spaces, the first letter is a capital,
 namespace names do not mind case, character references are read, a fragment is cut off. A category is in the order that
 MediaWiki has without ICU (the collation `uppercase`); English Wikipedia's differs with accents, digits and signs.
 """
@@ -9,14 +9,14 @@ MediaWiki has without ICU (the collation `uppercase`); English Wikipedia's diffe
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
-from html import unescape
+from html import escape, unescape
+from urllib.parse import quote
 
 from tasks.core.fingerprints import seed_from
 from tasks.text.wikipedia_addresses import find_redirect
 from tasks.world.data import Article, Revision, WorldData
-from tasks.world.files.articles import CATEGORY_LINK, categories_of
 
 NAMESPACES = {
     -2: "Media", -1: "Special", 0: "", 1: "Talk", 2: "User", 3: "User talk", 4: "Wikipedia", 5: "Wikipedia talk",
@@ -36,9 +36,6 @@ _DIRECTIONS = re.compile("[\u200e\u200f\u202a-\u202e]")
 """Marks of the direction of writing, which are dropped from titles."""
 _RELATIVE = re.compile(r"(?:^|/)\.\.?(?:/|$)")
 _REFERENCE = re.compile(r"&(?:#\d+|#[xX][0-9a-fA-F]+|[a-zA-Z0-9]+);")
-_DEFAULT_SORT = re.compile(r"\{\{\s*DEFAULTSORT\s*:([^{}]*)\}\}")
-_DISAMBIGUATION = re.compile(r"\{\{\s*(?:disambig|disambiguation|hndis|geodis)\b", re.IGNORECASE)
-_SHORT_DESCRIPTION = re.compile(r"\{\{\s*short description\s*\|\s*([^}|]*?)\s*(?:\|[^}]*)?\}\}", re.IGNORECASE)
 _MADE_UP_DATE = "2015-06-01T00:00:00Z"
 
 
@@ -73,25 +70,18 @@ class Page:
     """Full title."""
     revisions: tuple[Revision, ...]
     """Oldest first, at least one."""
-    qid: str | None = None
+    categories: Mapping[str, str]
+    """Name without the namespace → key to sort by; empty where the title is the key."""
     redirect_to: str | None = None
     """Full title, perhaps with #fragment, where a redirect leads; None for other pages."""
+    qid: str | None = None
+    short_description: str | None = None
+    is_disambiguation: bool = False
 
     @property
     def text(self) -> str:
-        """Wikitext of the newest revision."""
+        """HTML of the newest revision."""
         return self.revisions[-1].text
-
-    @property
-    def is_disambiguation(self) -> bool:
-        """True when the newest revision is marked as a disambiguation page."""
-        return _DISAMBIGUATION.search(self.text) is not None
-
-    @property
-    def short_description(self) -> str | None:
-        """Text of {{Short description}}, None without one."""
-        match = _SHORT_DESCRIPTION.search(self.text)
-        return match[1] if match else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +118,7 @@ class Wiki:
         for page in self.by_title.values():
             kind = "subcat" if page.namespace == CATEGORY else "page"
             name_of_page = parse_title(page.title).name
-            for name, key in _sort_keys_of(page.text).items():
+            for name, key in page.categories.items():
                 sort_key = f"{key}\n{name_of_page}" if key else name_of_page
                 found[f"Category:{name}"].append(Member(page, sort_key.upper(), kind))
         for members in found.values():
@@ -179,42 +169,48 @@ def parse_title(text: str, namespace: int = MAIN) -> Title:
     return Title(namespace, name[0].upper() + name[1:], fragment.strip())
 
 
-def _sort_keys_of(text: str) -> dict[str, str]:
-    """Return the categories of a wikitext with the keys to sort by; empty where the title is the key.
+def page_path(title: str) -> str:
+    """Return a title as it stands in an address."""
+    return quote(title.replace(" ", "_"), safe=";@$!*(),/:~")
 
-    White space counts in a key: `[[Category:Planets| ]]` comes first in its category.
-    """
-    found = _DEFAULT_SORT.search(text)
-    default = found[1].strip() if found else ""
-    keys: dict[str, str] = {}
-    for match in CATEGORY_LINK.finditer(text):
-        [name] = categories_of(match[0])
-        keys[name] = match[0][:-2].partition("|")[2].replace("\n", "") or default
-    return keys
+
+def write_redirect(target: str) -> str:
+    """Return what MediaWiki shows of a redirect to a title, perhaps with #fragment."""
+    title, mark, fragment = target.partition("#")
+    href = f"/wiki/{page_path(title)}{mark}{page_path(fragment)}"
+    link = f'<a href="{href}" title="{escape(title)}">{escape(target)}</a>'
+    return f'<div class="redirectMsg"><p>Redirect to:</p><ul class="redirectText"><li>{link}</li></ul></div>'
 
 
 def _article_page(article: Article) -> Page:
-    # saving a page drops the white space at its end
-    revisions = tuple(replace(revision, text=revision.text.rstrip()) for revision in article.revisions)
-    redirect = find_redirect(revisions[-1].text)
-    return Page(article.pageid, MAIN, article.title, revisions, article.qid, redirect and redirect[0])
+    return Page(
+        article.pageid,
+        MAIN,
+        article.title,
+        article.revisions,
+        article.categories,
+        find_redirect(article.text),
+        article.qid,
+        article.short_description,
+        article.is_disambiguation,
+    )
 
 
 def _redirect_page(source: str, target: str, taken: set[int]) -> Page:
-    title = parse_title(source)
-    return _made_up_page(title, f"#REDIRECT [[{target}]]", taken, target)
+    return _made_up_page(parse_title(source), write_redirect(target), taken, {}, target)
 
 
 def _category_page(name: str, parents: Iterable[str], taken: set[int]) -> Page:
-    text = "\n".join(f"[[Category:{parent}]]" for parent in parents)
-    return _made_up_page(Title(CATEGORY, name, ""), text, taken)
+    return _made_up_page(Title(CATEGORY, name, ""), "", taken, dict.fromkeys(parents, ""))
 
 
-def _made_up_page(title: Title, text: str, taken: set[int], redirect_to: str | None = None) -> Page:
+def _made_up_page(
+    title: Title, text: str, taken: set[int], categories: Mapping[str, str], redirect_to: str | None = None
+) -> Page:
     pageid = 40_000_000 + seed_from("pageid", title.full) % 20_000_000
     while pageid in taken:
         pageid += 1
     taken.add(pageid)
     # beyond every revision id of an article, and as unique as the page id
     revision = Revision(1_000_000_000 + pageid, 0, _MADE_UP_DATE, "made up", text)
-    return Page(pageid, title.namespace, title.full, (revision,), None, redirect_to)
+    return Page(pageid, title.namespace, title.full, (revision,), categories, redirect_to)

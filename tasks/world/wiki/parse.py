@@ -1,37 +1,40 @@
 """action=parse: a revision as HTML, with what it refers to."""
 
-from html import unescape
+from html import escape
 from typing import Any
 
 from tasks.world.data import Revision
-from tasks.world.files.articles import categories_of
+from tasks.world.wiki.page_html import find_external_links, find_files, find_links
 from tasks.world.wiki.pages import BadTitleError, Page, Title, Wiki, parse_title
-from tasks.world.wiki.rendering import Rendered, Section, render_revision
 from tasks.world.wiki.request import ApiError, Parameters, Shape
 
-_PROPS = (
-    "text", "langlinks", "categories", "links", "templates", "images", "externallinks", "sections", "revid",
-    "displaytitle", "iwlinks", "properties", "parsewarnings", "wikitext",
-)  # fmt: skip
-_DEFAULT = (
-    "text|langlinks|categories|links|templates|images|externallinks|sections|revid|displaytitle|iwlinks|properties"
-)
+_PROPS = ("text", "categories", "links", "images", "externallinks", "revid", "displaytitle", "properties")
+_WRITTEN = "wikitext"
+"""What is known as a property, and never there: pages are kept as the HTML that is shown of them."""
 
 
 def run_parse(wiki: Wiki, params: Parameters, shape: Shape) -> dict[str, Any]:
     """Return the reply to action=parse, warnings aside."""
-    wanted = set(params.known_values("prop", _PROPS, "parse", _DEFAULT))
-    for ignored in ("disabletoc", "disablelimitreport", "contentmodel", "contentformat", "useskin", "parser"):
+    wanted = set(params.known_values("prop", (*_PROPS, _WRITTEN), "parse", "|".join(_PROPS)))
+    for ignored in (
+        "disableeditsection",
+        "disabletoc",
+        "disablelimitreport",
+        "contentmodel",
+        "contentformat",
+        "useskin",
+        "parser",
+    ):
         params.text(ignored)
     page, revision, redirects = _find_revision(wiki, params)
-    with_edit_links = params.text("disableeditsection") is None
-    rendered = render_revision(wiki, page, revision, with_edit_links)
+    if _WRITTEN in wanted:
+        raise ApiError("missingcontent-revid", f"Missing content for revision ID {revision.revid}.")
     parsed: dict[str, Any] = {"title": page.title, "pageid": page.pageid}
     if "revid" in wanted:
         parsed["revid"] = revision.revid
     if params.flag("redirects"):
         parsed["redirects"] = [{"from": source, "to": target.full} for source, target in redirects]
-    parsed |= {name: part for name, part in _parts(wiki, page, revision, rendered, shape).items() if name in wanted}
+    parsed |= {name: part for name, part in _parts(wiki, page, revision, shape).items() if name in wanted}
     return {"parse": parsed}
 
 
@@ -63,32 +66,36 @@ def _find_revision(wiki: Wiki, params: Parameters) -> tuple[Page, Revision, list
     return page, page.revisions[-1], steps
 
 
-def _parts(wiki: Wiki, page: Page, revision: Revision, rendered: Rendered, shape: Shape) -> dict[str, Any]:
-    found = rendered.found
+def serve_html(page: Page, revision: Revision) -> str:
+    """Return a revision as MediaWiki serves it, with the short description that readers do not see."""
+    html = revision.text
+    if page.short_description:
+        classes = "shortdescription nomobile noexcerpt noprint searchaux"
+        html = (
+            f'<div class="{classes}" style="display:none">{escape(page.short_description, quote=False)}</div>\n{html}'
+        )
+    return f'<div class="mw-content-ltr mw-parser-output" lang="en" dir="ltr">{html}\n</div>'
+
+
+def _parts(wiki: Wiki, page: Page, revision: Revision, shape: Shape) -> dict[str, Any]:
     props = {"wikibase-shortdesc": page.short_description} if page.short_description else {}
     props |= {"wikibase_item": page.qid} if page.qid else {}
     props |= {"disambiguation": ""} if page.is_disambiguation else {}
     return {
-        "text": shape.wrapped(rendered.html),
-        "langlinks": [],
-        "categories": [_category(wiki, name, key, shape) for name, key in categories_of(revision.text).items()],
-        "links": [_link(wiki, title, shape) for title in found.links.values()],
-        "templates": [_link(wiki, parse_title(name), shape) for name in found.templates],
-        "images": list(found.files),
-        "externallinks": list(found.external),
-        "sections": _sections(page, rendered.sections),
-        "parsewarnings": [],
+        "text": shape.wrapped(serve_html(page, revision)),
+        "categories": [_category(wiki, name, key, shape) for name, key in page.categories.items()],
+        "links": [_link(wiki, title, shape) for title in find_links(revision.text).values()],
+        "images": find_files(revision.text),
+        "externallinks": find_external_links(revision.text),
         "displaytitle": f'<span class="mw-page-title-main">{page.title}</span>',
-        "iwlinks": [],
         "properties": [{"name": n, "*": v} for n, v in props.items()] if shape.is_old else props,
-        "wikitext": shape.wrapped(revision.text),
     }
 
 
-def _category(wiki: Wiki, name: str, key: str | None, shape: Shape) -> dict[str, Any]:
+def _category(wiki: Wiki, name: str, key: str, shape: Shape) -> dict[str, Any]:
     label = "*" if shape.is_old else "category"
     return {
-        "sortkey": key or "",
+        "sortkey": key,
         label: name.replace(" ", "_"),
         **shape.flags(missing=f"Category:{name}" not in wiki.by_title),
     }
@@ -99,26 +106,3 @@ def _link(wiki: Wiki, title: Title, shape: Shape) -> dict[str, Any]:
     if shape.is_old:
         return {"ns": title.namespace, **shape.flags(exists=exists), "*": title.full}
     return {"ns": title.namespace, "title": title.full, "exists": exists}
-
-
-def _sections(page: Page, sections: tuple[Section, ...]) -> list[dict[str, Any]]:
-    """Return the headings with their place in the outline, 1.2 being the second below the first."""
-    described, counts, levels = [], [0] * 7, [section.level for section in sections]
-    for index, section in enumerate(sections, 1):
-        depth = 1 + sum(level < section.level for level in sorted(set(levels[:index])))
-        counts[depth] += 1
-        counts[depth + 1 :] = [0] * (6 - depth)
-        described.append(
-            {
-                "toclevel": depth,
-                "level": str(section.level),
-                "line": section.line,
-                "number": ".".join(str(count) for count in counts[1 : depth + 1]),
-                "index": str(index),
-                "fromtitle": page.title.replace(" ", "_"),
-                "byteoffset": None,
-                "anchor": section.anchor,
-                "linkAnchor": unescape(section.anchor),
-            }
-        )
-    return described

@@ -9,10 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from tasks.world.data import Revision
-from tasks.world.files.articles import categories_of
-from tasks.world.wiki.inline import page_path
-from tasks.world.wiki.pages import CATEGORY, Page, Title, Wiki
-from tasks.world.wiki.rendering import render_revision
+from tasks.world.wiki.page_html import find_links
+from tasks.world.wiki.pages import CATEGORY, Page, Title, Wiki, page_path
 from tasks.world.wiki.request import MANY, ApiError, Parameters, Shape
 
 SITE = "https://en.wikipedia.org"
@@ -84,7 +82,7 @@ def add_categories(asked: Asked) -> More:
     rows: list[tuple[int, str, dict[str, Any]]] = []
     for key, page in asked.pages.items():
         if isinstance(page, Page) and not page.redirect_to:
-            for name, sort_key in sorted(categories_of(page.text).items()):
+            for name, sort_key in sorted(page.categories.items()):
                 entry: dict[str, Any] = {"ns": CATEGORY, "title": f"Category:{name}"}
                 entry |= {"sortkey": (sort_key or page.title).upper().encode().hex()} if "sortkey" in shown else {}
                 if not only or entry["title"] in only:
@@ -99,8 +97,7 @@ def add_links(asked: Asked) -> More:
     rows: list[tuple[int, str, dict[str, Any]]] = []
     for key, page in asked.pages.items():
         if isinstance(page, Page):
-            links = render_revision(asked.wiki, page, page.revisions[-1]).found.links.values()
-            for title in sorted(links, key=lambda link: (link.namespace, link.name)):
+            for title in sorted(find_links(page.text).values(), key=lambda link: (link.namespace, link.name)):
                 if (not namespaces or title.namespace in namespaces) and (not only or title.full in only):
                     rows.append((key, f"{title.namespace}|{title.name}", {"ns": title.namespace, "title": title.full}))
     return _add_rows("links", "pl", rows, asked)
@@ -228,7 +225,8 @@ def _revision_entry(revision: Revision, wanted: list[str], has_slots: bool, shap
         if name in wanted:
             entry |= part
     if "content" in wanted:
-        content = {"contentmodel": "wikitext", "contentformat": "text/x-wiki", shape.text_key: revision.text}
+        # of a revision whose text is lost MediaWiki says so; here there is the text that it shows, and no wikitext
+        content = {"contentmodel": "wikitext", **shape.flags(textmissing=True)}
         entry |= {"slots": {"main": content}} if has_slots else content
     return entry
 

@@ -10,10 +10,12 @@ from typing import Any
 import pytest
 from support.commands.command import Factmill
 
+from tasks.assets import load_removed_from_evidence
 from tasks.fanoutqa.core.flags import FLAGS
 from tasks.fanoutqa.core.forms.authored import read_authored
 from tasks.fanoutqa.core.questions import list_leaves, read_decomposition
 from tasks.storage.warehouse import open_warehouse
+from tasks.text.article import read_article
 from tasks.text.values.answers import find_answer, read_known_text
 from tasks.world.data import WORLD_FOLDER
 from tasks.world.files.reading import load_world_data
@@ -72,7 +74,7 @@ def test_questions_of_people_and_of_the_graph_are_published(built: Any, answers:
 
 def test_every_question_rests_on_five_articles_that_say_its_sub_answers(built: Any, answers: dict[str, Any]) -> None:
     wiki = load_world_data(WORLD_FOLDER)
-    texts = {revision.revid: revision.text for article in wiki.articles.values() for revision in article.revisions}
+    texts = {each.revid: read_evidence(each.text) for article in wiki.articles.values() for each in article.revisions}
     for row in read_table(built, "fanoutqa"):
         assert len(row["articles"]) == len(set(row["articles"])) >= 5, row["question"]
     for reference in read_table(built, "fanoutqa_references"):
@@ -254,6 +256,10 @@ def test_drift_finds_exactly_the_answers_that_changed(factmill: Factmill, built:
     assert again.json["drift"] == []
 
 
+def read_evidence(html: str) -> str:
+    return read_article(html, load_removed_from_evidence()).text
+
+
 def find_changes(built: Any) -> set[tuple[str, str]]:
     """Return the references of published questions whose answer is in one state of the world's files and not in the other."""
     articles = load_world_data(WORLD_FOLDER).articles
@@ -262,7 +268,7 @@ def find_changes(built: Any) -> set[tuple[str, str]]:
     for row in read_table(built, "fanoutqa_references"):
         if row["question_id"] in published:
             newest = [each for each in articles[row["title"]].revisions if each.at <= LATER][-1]
-            later = find_answer(json.loads(row["answer"]), read_known_text(newest.text)).found
+            later = find_answer(json.loads(row["answer"]), read_known_text(read_evidence(newest.text))).found
             if later != row["found"]:
                 changed.add((row["question_id"], row["path"]))
     return changed

@@ -27,7 +27,7 @@ from tasks.world.serving import running_world
 
 _ITEM = re.compile(r"^(Q\d+):\n((?:  .*\n)+)", re.M)
 _CLAIM = re.compile(r"^  P\d+: Q\d+\n", re.M)
-_HEADING = re.compile(r"^== .* ==$", re.M)
+_HEADING = re.compile(r'^<div class="mw-heading .*</div>$', re.M)
 _LIMITS = "{ parallel = 4, timeout_s = 60, attempts = 3, backoff_s = 0.1, batch = 50 }"
 _REVID = 8_950_000
 
@@ -101,7 +101,7 @@ class PlantedWorld:
 
     def _plant_articles(self, draw: random.Random, share: float, moment: datetime) -> set[str]:
         titles: set[str] = set()
-        paths = sorted(self.files.glob("articles/*.wiki"))
+        paths = sorted(self.files.glob("articles/*.html"))
         for path in draw.sample(paths, len(paths)):
             _, front, text = path.read_text("utf-8").split("---\n", 2)
             told: dict[str, Any] = yaml.safe_load(front)
@@ -110,7 +110,7 @@ class PlantedWorld:
             if not _HEADING.search(text) or told["revisions"][-1]["at"] >= moment:
                 continue
             heading = _HEADING.findall(text)[-1]
-            replace = [[heading, f"{heading}\nThis was looked through."]]
+            replace = [[heading, f"{heading}\n<p>This was looked through.</p>"]]
             change = {"revid": _REVID + len(titles), "at": moment, "comment": "looked through", "replace": replace}
             told["revisions"] = [*told["revisions"], change]
             path.write_text(f"---\n{_dump(told)}---\n{text}", "utf-8")

@@ -106,16 +106,16 @@ def rewrite_articles(folder: Path, titles: Collection[str], days: int) -> dict[s
     their revisions, the oldest first."""
     known: dict[str, list[tuple[date, int]]] = {}
     next_revid = FIRST_REVID
-    for number, path in enumerate(sorted(folder.glob("articles/*.wiki"))):
+    for number, path in enumerate(sorted(folder.glob("articles/*.html"))):
         _, front, text = path.read_text("utf-8").split("---\n", 2)
         told: dict[str, Any] = yaml.safe_load(front)
-        heading = re.search(r"^== .* ==$", text, re.M)
+        heading = re.search(r'^<div class="mw-heading .*</div>$', text, re.M)
         revisions: list[dict[str, Any]] = told["revisions"]
         if told["title"] not in titles or heading is None or revisions[-1]["at"].date() >= BEGIN:
             continue
         before = heading[0]
         for day in range(number % 5, days, 5):
-            after = f"{heading[0]}\n{LOOKED_THROUGH} {day} of the month."
+            after = f"{heading[0]}\n<p>{LOOKED_THROUGH} {day} of the month.</p>"
             at = datetime.combine(day_of(day), datetime.min.time(), UTC) + timedelta(hours=12)
             revision = {"revid": next_revid, "at": at, "comment": "looked through", "replace": [[before, after]]}
             revisions.append(revision)
@@ -137,8 +137,8 @@ def add_gauges(folder: Path, days: int) -> tuple[Path, list[int]]:
         later = {"revid": revid + 1, "at": at, "comment": "read anew", "replace": change}
         told = {"title": f"Gauge {number} of the month", "pageid": _PAGEID + number, "views": 1}
         page = {**told, "revisions": [{"revid": revid, **first}, later]}
-        text = f"A gauge of the trials. {_reading(number)}\n"
-        (folder / "articles" / f"gauge_{number}.wiki").write_text(f"---\n{_dump(page)}---\n{text}", "utf-8")
+        text = f"<p>A gauge of the trials. {_reading(number)}</p>\n"
+        (folder / "articles" / f"gauge_{number}.html").write_text(f"---\n{_dump(page)}---\n{text}", "utf-8")
     source = folder.parent / "gauges.json"
     source.write_text(json.dumps([_ask()]), "utf-8")
     return source, turns

@@ -17,9 +17,8 @@ of each thing is recorded beside the builds of it, as one call:
 | `facts P36` | property | its direct claims |
 | `page Berlin` | title of a page | where it leads: the page, its item, its revisions |
 | `views Berlin` | title that is viewed | how often |
-| `text 8000101` | revision | its text |
+| `text 8000101` | revision | what it shows |
 | `category Algebra` | category | its members |
-| `titles` | – | all titles |
 | `answers` | – | how services answer |
 
 A reply comes again where all that it rests on has the same digest in both states.
@@ -83,11 +82,6 @@ def _list_ends(parts: Mapping[str, Any]) -> list[str]:
     return [f"{kind} {parts[name]}" for name in ("subject", "object") if name in parts]
 
 
-def _list_text(parts: Mapping[str, Any]) -> list[str]:
-    # links in HTML tell whether there is a page
-    return [f"text {parts['revid']}", *(["titles"] if parts["form"] == "html" else [])]
-
-
 def _list_name(parts: Mapping[str, Any]) -> list[str] | None:
     return [f"name en {parts['name']}"] if parts["language"] == "en" else None
 
@@ -98,7 +92,7 @@ _RESTS_ON: Mapping[str, Callable[[Mapping[str, Any]], list[str] | None]] = {
     "item_paths": _list_ends,
     "date_paths": _list_ends,
     "number_paths": _list_ends,
-    "page_text": _list_text,
+    "page_text": lambda parts: [f"text {parts['revid']}"],
     "category_members": lambda parts: [f"category {parts['category']}"],
     "pageviews": lambda parts: [f"views {parts['title']}"],
 }

@@ -21,7 +21,7 @@ THEN = {
     **dict.fromkeys(
         ("item Q64", "item Q183", "near Q64", "near Q183", "label Q183", "name en Berlin", "facts P36"), "a"
     ),
-    **dict.fromkeys(("page Berlin", "views Berlin", "text 8", "category Cities", "titles"), "a"),
+    **dict.fromkeys(("page Berlin", "views Berlin", "text 8", "category Cities"), "a"),
 }
 GERMANY = [{"pid": "P17", "qid": "Q183", "label": "Germany"}]
 CALLS: list[tuple[Call, Any, set[str]]] = [
@@ -32,7 +32,6 @@ CALLS: list[tuple[Call, Any, set[str]]] = [
     (call_item_paths("w", 64, 183, 2), [], {"near Q64", "near Q183"}),
     (call_page_revision_at("w", "Berlin", "2026-01-01T00:00:00Z"), {}, {"page Berlin"}),
     (call_page_text("w", 8), {}, {"text 8"}),
-    (call_page_text("w", 8, "html"), {}, {"text 8", "titles"}),
     (call_category_members("w", "Cities"), {}, {"category Cities"}),
     (call_pageviews("w", "Berlin", "20250101", "20250102"), {}, {"views Berlin"}),
     (Call("r", "chat", {"prompt": "multihal/score_path", "variables": {"path": "Q64 Q183"}}), {}, set()),

@@ -30,9 +30,8 @@ def test_what_may_change_ages(call: Call) -> None:
     assert find_oldest(call.operation, call.parts, NOW) == NOW
 
 
-@pytest.mark.parametrize("form", ["html", "wikitext"])
-def test_the_text_of_a_revision_lasts(form: str) -> None:
-    call = call_page_text("w", 7, form)  # type: ignore[arg-type]
+def test_the_text_of_a_revision_lasts() -> None:
+    call = call_page_text("w", 7)
     assert find_oldest(call.operation, call.parts, NOW) < NOW - timedelta(days=10_000)
 
 
