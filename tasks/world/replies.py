@@ -250,7 +250,7 @@ class ScriptedReplies:
             body: dict[str, Any] = {
                 "texts": [reply.text] * samples,
                 "finish": [reply.finish] * samples,
-                "fingerprint": SCRIPTED,
+                "fingerprint": f"written by {load_replies(str(call.parts['prompt'])).written_by}",
             }
             deliver(call, Reply({**body, "fault": reply.fault} if reply.fault else body))
 

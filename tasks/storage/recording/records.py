@@ -61,6 +61,17 @@ def read_scripted(db: duckdb.DuckDBPyConnection, build_id: str) -> list[Record]:
     return read_all(db, [record_id for (record_id,) in found])
 
 
+def count_scripted(db: duckdb.DuckDBPyConnection, build_id: str) -> dict[str, dict[str, int]]:
+    """Return prompt → `replies` of a build that are scripted, and how many of them are planted `faults`."""
+    counts: dict[str, dict[str, int]] = {}
+    for record in read_scripted(db, build_id):
+        if record.status == "ok":
+            of_prompt = counts.setdefault(record.read("parts")["prompt"], {"replies": 0, "faults": 0})
+            of_prompt["replies"] += 1
+            of_prompt["faults"] += "fault" in record.read("body")
+    return dict(sorted(counts.items()))
+
+
 def read_all(db: duckdb.DuckDBPyConnection, ids: Sequence[str]) -> list[Record]:
     """Return the records of these ids."""
     return [record for start in range(0, len(ids), _AT_ONCE) for record in _read_records(db, ids, start)]
