@@ -41,9 +41,9 @@ def remove_trivial_answers(batch: Batch) -> Receipt:
         levels, ungrounded = ground_levels(cleaned.levels, evidence, lexicon, params.levels == "all")
         removed = "; ".join(f"{text!r} {why}" for text, why in (*cleaned.removed, *ungrounded)) or "none"
         if not levels:
-            outcomes.append(Reject(row.id, "first_answer_missing", f"removed: {removed}"))
+            outcomes.append(Reject(row.id, "first_answer_missing", f"{row.question} removed: {removed}"))
         elif len(levels) < params.min_levels:
-            detail = f"left: {levels}; removed: {removed}; at least {params.min_levels} are needed"
+            detail = f"{row.question} left: {levels}; removed: {removed}; at least {params.min_levels} are needed"
             outcomes.append(Reject(row.id, "too_few_levels", detail))
         else:
             outcomes.append(

@@ -42,8 +42,14 @@ def score_description_consistency(batch: Batch) -> Receipt:
         elif isinstance(answer.read, Reject):
             outcomes.append(answer.read)
         elif max(question.read, answer.read) > params.max_error_score:
+            described = {
+                "question": (row.question_entity, row.question_entity_description),
+                "answer": (row.answer, row.answer_entity_description),
+            }
             above = "question" if question.read > params.max_error_score else "answer"
-            detail = f"scores: question entity {question.read:.3f}, answer {answer.read:.3f}; at most {params.max_error_score} is kept"
+            name, description = described[above]
+            scores = f"question entity {question.read:.3f}, answer {answer.read:.3f}; at most {params.max_error_score} is kept"
+            detail = f"{row.question} {row.answer}; {name}: {description}; scores: {scores}"
             outcomes.append(Reject(row.id, f"{above}_description_inconsistent", detail))
         else:
             outcomes.append(

@@ -119,7 +119,12 @@ def test_a_score_is_the_share_of_no_among_what_can_be_read(
 @pytest.mark.parametrize(
     ("of_question", "of_answer", "reason", "detail"),
     [
-        (["No", "No", "No", "Yes"], YES, "question_description_inconsistent", "question entity 0.750, answer 0.000"),
+        (
+            ["No", "No", "No", "Yes"],
+            YES,
+            "question_description_inconsistent",
+            f"{COLUMNS['question_entity_description']}; scores: question entity 0.750, answer 0.000",
+        ),
         (YES, ["No"] * 4, "answer_description_inconsistent", "answer 1.000; at most 0.5 is kept"),
         (["No"] * 4, ["No"] * 4, "question_description_inconsistent", "answer 1.000"),
         (["hm"] * 8, YES, "reply_not_in_format", "expected Yes or No, found 'hm'"),
@@ -177,7 +182,7 @@ def test_answers_that_rest_on_nothing_go_and_the_reject_says_why(clean: Callable
     assert row["granola_answers"] == ["London", "England", "the United Kingdom", "England in Europe"]
     assert clean("London", "Bohemia").rejects["r"] == (
         "too_few_levels",
-        "left: ['London']; removed: 'Bohemia' not_supported; at least 2 are needed",
+        f"{COLUMNS['question']} left: ['London']; removed: 'Bohemia' not_supported; at least 2 are needed",
     )
 
 
@@ -219,7 +224,7 @@ def test_a_row_without_answers_enough_is_rejected(
     clean: Callable[..., Left], levels: list[str], reason: str, detail: str
 ) -> None:
     left = clean(*levels)
-    assert (left.rows, left.rejects) == ({}, {"r": (reason, detail)})
+    assert (left.rows, left.rejects) == ({}, {"r": (reason, f"{COLUMNS['question']} {detail}")})
 
 
 def test_one_answer_is_enough_where_one_is_asked_for(clean: Callable[..., Left]) -> None:
