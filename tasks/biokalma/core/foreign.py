@@ -18,7 +18,7 @@ _ASKING = frozenset(
         *("Should", "Was", "Were", "Where", "Who", "Whom", "Whose", "Why", "Would"),
     }
 )
-_FREE_UNITS = frozenset({"year", "day", "hour", "minute", "second", "pound", "c", "f", "l", "m", "inch"})
+_FREE_UNITS = frozenset({"year", "day", "hour", "minute", "second", "pound", "c", "f", "l", "m", "inch", "won"})
 """That are ordinary words too."""
 _FREE_NUMBERS = frozenset({"one", "two"})
 """One of many, and the two people."""
