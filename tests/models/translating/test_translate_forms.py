@@ -129,7 +129,7 @@ def test_samples_that_are_no_form_are_refused(translator: Translator) -> None:
     files = (ROOT / "data" / "world" / "sources" / "defan").glob("*.csv")
     rows = [row for path in files for row in csv.DictReader(path.read_text("utf-8").splitlines())]
     wordings = [row["questions"] for row in rows if not corpus().match(row["questions"])]
-    assert len(wordings) > 100
+    assert len(wordings) > 25
     found = translator.translate([(text, language) for text in wordings for language in TARGET_LANGUAGES])
     answered = [outcome for outcome in found if isinstance(outcome, str)]
     print(f"{len(found) - len(answered)} of {len(found)} refused; others: {answered[:5]}")
