@@ -118,6 +118,7 @@ check: $(VENV)/.dev
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/factmill world replies --check
 	$(BIN)/python .ci/locks.py check
 
 digests: $(VENV)/.base

@@ -180,6 +180,8 @@ class BuildReport(BaseModel):
     replies: dict[str, dict[str, Any]] = {}
     """Live service → `calls` that it rests on, when their replies came (`oldest`, `newest`), how many of them it `asked`
     itself, and how many are `too_old` and stand in for a failure."""
+    scripted: dict[str, dict[str, int]] = {}
+    """Prompt → scripted `replies` that it rests on, and how many of them are planted `faults`."""
     since: dict[str, Any] = {}
     """What became of the replies of the earlier `build` (by `since`): how many are `kept` as unchanged, `changed`, and
     `undecidable` (operation → number), which are both asked anew, and `lasting`; and that `things` were looked at in so many

@@ -29,6 +29,7 @@ from flows.cli.local.graphs import graph_app
 from flows.cli.local.mechanism import MECHANISM_HELP, mechanism
 from flows.cli.local.models import models_app
 from flows.cli.local.paths import paths
+from flows.cli.local.replies import replies
 from flows.cli.local.worker import worker
 from flows.cli.options import (
     CONCURRENCY,
@@ -85,6 +86,7 @@ app.command("serve", help=SERVE_HELP)(serve)
 app.add_typer(validate_app, name="validate")
 app.command("worker")(worker)
 app.add_typer(world_app, name="world")
+world_app.command("replies")(replies)
 
 _LONGEST_ARGUMENT = 4096
 """Characters of an argument, at most: as many as a path has."""

@@ -20,7 +20,7 @@ from tasks.engine.since.checking import tell_since
 from tasks.errors import OldBuild
 from tasks.options import BuildReport
 from tasks.reports.texts import shorten_line
-from tasks.storage.builds import find_build, find_rejecting
+from tasks.storage.builds import describe_scripted, find_build, find_rejecting
 from tasks.storage.warehouse import open_warehouse, read_records
 from tasks.text.whole import clean, shorten_middle
 
@@ -61,6 +61,8 @@ def format_report(report: BuildReport) -> list[str]:
         lines.append(f"  note: {report.caution}")
     elif report.author.startswith(SCRIPTED):
         lines.append(f"  note: answers and scores are {report.author}, written one by one; no model was asked")
+    if report.scripted:
+        lines.append(f"  note: {describe_scripted(report.scripted)}")
     if report.unsettled:
         lines.append(
             f"  note: {report.unsettled} rows were lost to passing failures; the same command tries them again"

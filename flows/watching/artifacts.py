@@ -21,7 +21,7 @@ from tasks.evaluation.record import Evaluation, Item, pick_worst
 from tasks.options import BuildReport
 from tasks.reports.texts import describe_rows, format_interval, format_number, shorten_line
 from tasks.settings import home
-from tasks.storage.builds import first_details
+from tasks.storage.builds import describe_scripted, first_details
 
 SAMPLE_ROWS = 20
 _MOST_DETAIL = 300
@@ -184,6 +184,7 @@ def list_notes(report: BuildReport) -> list[str]:
     """Return what should be known of a build beside its counts."""
     notes = list(report.notes)
     notes += [report.caution] if report.caution else []
+    notes += [describe_scripted(report.scripted)] if report.scripted else []
     notes += [report.nothing_published] if report.nothing_published else []
     if report.unsettled:
         notes.append(f"{report.unsettled} rows were lost to passing failures; the same run tries them again")

@@ -64,7 +64,7 @@ from tasks.storage.builds import describe_caution, describe_tables, list_spoilt_
 from tasks.storage.housekeeping.warehouse import VERIFYING
 from tasks.storage.recording.folders import make_work_folder
 from tasks.storage.recording.kept import Kept, write_kept
-from tasks.storage.recording.records import sum_up_ages
+from tasks.storage.recording.records import count_scripted, sum_up_ages
 from tasks.storage.shards import digest_tables
 from tasks.storage.warehouse import Connection, close_engine, open_warehouse
 
@@ -172,7 +172,11 @@ class Build:
         with self.run.recorder.merging() as db:
             write_kept(db, self.run_id, self.kept)
             report = report.model_copy(
-                update={"replies": self._sum_up_ages(db), "forecast": compare(db, self.run.lock, self.run_id)}
+                update={
+                    "replies": self._sum_up_ages(db),
+                    "scripted": count_scripted(db, self.run_id),
+                    "forecast": compare(db, self.run.lock, self.run_id),
+                }
             )
             before = {build_id for (build_id,) in db.execute("SELECT build_id FROM builds").fetchall()}
             record = publish(

@@ -65,6 +65,15 @@ def is_scripted(lock: Mapping[str, Any]) -> bool:
     return bool(lock.get("scripted") or lock.get("rules"))
 
 
+def describe_scripted(counts: Mapping[str, Mapping[str, int]]) -> str:
+    """Return what share of scripted replies are planted faults, by prompt, in one clause (`BuildReport.scripted`)."""
+    told = [
+        f"{prompt} {each['faults']:,} of {each['replies']:,} ({each['faults'] / each['replies']:.1%})"
+        for prompt, each in counts.items()
+    ]
+    return f"faults that are planted on purpose among the replies: {', '.join(told)}" if told else ""
+
+
 def describe_caution(lock: Mapping[str, Any]) -> str:
     """Return what the rows of a build are not for, by its lock: scripted replies are of the embedded world alone."""
     services = lock.get("services", {})

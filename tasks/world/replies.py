@@ -10,7 +10,7 @@
         1:: London
         2:: England
     - question: …
-      article_digest: 7a73d97f38574468         # of a variable of more than 300 characters (digest_variable)
+      article_digest: 7a73d97f38574468         # of a variable of more than 300 characters: its SHA-256 begins so
       article_begins: The uncanny valley is    # for readers
       fault: too coarse                        # only where a fault is planted on purpose
       finish: length                           # only where a reply is cut off or refused
@@ -22,7 +22,7 @@ sorted by their variables. What is not there is a failed reply `no_scripted_repl
 
 import sys
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -46,6 +46,8 @@ NAME_A_MODEL = (
     "and [models.judge] in a world's file (data/worlds/live.toml shows how) and build with --world FILE"
 )
 _DIGEST, _BEGINS = "_digest", "_begins"
+_MOST_BEGUN = 60
+"""Characters of NAME_begins."""
 _OWN_KEYS = ("fault", "finish", "reply")
 Variables = Mapping[str, str]
 Key = tuple[tuple[str, str], ...]
@@ -60,6 +62,8 @@ class ScriptedReply:
     finish: str = "stop"
     fault: str = ""
     """Which fault is planted, in plain words; empty: none."""
+    begins: tuple[tuple[str, str], ...] = ()
+    """(NAME_begins, first characters) of the variables that stand as digests."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,104 +84,123 @@ def make_key(variables: Variables) -> Key:
     return tuple(sorted(_name_value(name, text) for name, text in variables.items()))
 
 
-def digest_variable(text: str) -> str:
-    """Return the digest that stands for a long variable."""
-    return digest_text(text)[:16]
-
-
 def _name_value(name: str, text: str) -> tuple[str, str]:
-    return (name, text) if len(text) <= LONGEST_VARIABLE else (f"{name}{_DIGEST}", digest_variable(text))
+    return (name, text) if len(text) <= LONGEST_VARIABLE else (f"{name}{_DIGEST}", digest_text(text)[:16])
+
+
+def list_prompts() -> list[str]:
+    """Return the ids of the prompts that have a file of replies."""
+    return sorted(
+        path.relative_to(REPLIES_FOLDER).with_suffix("").as_posix() for path in REPLIES_FOLDER.rglob("*.yaml")
+    )
+
+
+def replies_path(prompt_id: str) -> Path:
+    """Return the place of the file of replies to a prompt."""
+    return REPLIES_FOLDER / f"{prompt_id}.yaml"
 
 
 def load_replies(prompt_id: str) -> RepliesFile:
     """Return the replies to a prompt, none where there is no file; WorldError says what is wrong with one."""
-    return _load_file(REPLIES_FOLDER / f"{prompt_id}.yaml", prompt_id)
+    return _load_file(replies_path(prompt_id), prompt_id)
 
 
 @cache
 def _load_file(path: Path, prompt_id: str) -> RepliesFile:
     if not path.is_file():
         return RepliesFile("", {})
-    return read_replies(path.read_text("utf-8"), load_prompt(prompt_id).inputs, path)
-
-
-def read_replies(text: str, inputs: Sequence[str], path: Path) -> RepliesFile:
-    """Read a file of replies to a prompt with these inputs; WorldError names the first entry that breaks the rules."""
-    try:
-        told = yaml.load(text, yaml.CSafeLoader)
-    except yaml.YAMLError as error:
-        raise WorldError(f"{path}: not YAML: {error}") from error
+    told = load_yaml(path.read_text("utf-8"), str(path))
     if not isinstance(told, dict) or told.keys() != {"written_by", "replies"} or not isinstance(told["replies"], list):
         raise WorldError(f"{path}: expected `written_by: …` and `replies:` with a list, nothing else")
+    return RepliesFile(str(told["written_by"]), read_entries(told["replies"], prompt_id, str(path)))
+
+
+def load_yaml(text: str, where: str) -> Any:
+    """Return what a text of YAML says; WorldError names the place that breaks it."""
+    try:
+        return yaml.load(text, yaml.CSafeLoader)
+    except yaml.YAMLError as error:
+        raise WorldError(f"{where}: not YAML: {error}") from error
+
+
+def read_entries(entries: Sequence[Any], prompt_id: str, where: str) -> dict[Key, ScriptedReply]:
+    """Return the replies to a prompt by their keys; WorldError names the first entry that breaks the rules."""
+    inputs = load_prompt(prompt_id).inputs
     replies: dict[Key, ScriptedReply] = {}
-    for number, entry in enumerate(told["replies"], start=1):
-        key, reply = _read_entry(entry, inputs, f"{path}, reply {number}")
+    for number, entry in enumerate(entries, start=1):
+        key, reply = _read_entry(entry, inputs, f"{where}: reply {number}")
         if key in replies:
-            raise WorldError(f"{path}, reply {number}: another reply has the same variables: {describe_key(key)}")
+            raise WorldError(
+                f"{where}: reply {number}: another one has the same variables; keep one of them: {describe_key(key)}"
+            )
         replies[key] = reply
-    return RepliesFile(str(told["written_by"]), replies)
+    return replies
 
 
 def _read_entry(entry: Any, inputs: Sequence[str], where: str) -> tuple[Key, ScriptedReply]:
     if not isinstance(entry, dict) or "reply" not in entry:
         raise WorldError(f"{where}: expected the variables {', '.join(inputs)}, and `reply`")
+    if entry["reply"] is None:
+        raise WorldError(f"{where}: `reply` is empty; write the reply, or take the entry out")
     if wrong := [name for name, value in entry.items() if not isinstance(value, str)]:
         raise WorldError(
-            f"{where}: {wrong[0]} is {entry[wrong[0]]!r}, which YAML reads as no text; write text, in quotes if need be"
+            f"{where}: YAML reads {wrong[0]} as {entry[wrong[0]]!r}, which is no text; write the text in quotes"
         )
-    variables = {name: value for name, value in entry.items() if name not in _OWN_KEYS and not name.endswith(_BEGINS)}
+    begins = {name: value for name, value in entry.items() if name.endswith(_BEGINS)}
+    variables = {name: value for name, value in entry.items() if name not in _OWN_KEYS and name not in begins}
     given = sorted(name.removesuffix(_DIGEST) for name in variables)
     if given != sorted(inputs):
-        raise WorldError(f"{where}: has the variables {given}; the prompt's are {sorted(inputs)}")
-    if long := [name for name, value in variables.items() if len(value) > LONGEST_VARIABLE]:
-        raise WorldError(
-            f"{where}: {long[0]} has more than {LONGEST_VARIABLE} characters; write {long[0]}{_DIGEST} instead"
-        )
+        raise WorldError(f"{where}: has the variables {', '.join(given)}; expected {', '.join(sorted(inputs))}")
     finish = entry.get("finish", "stop")
     if classify_finish(finish) not in ("done", "cut", "filtered"):
         raise WorldError(f"{where}: finish is {finish!r}; expected stop, length or refusal")
-    return tuple(sorted(variables.items())), ScriptedReply(entry["reply"], finish, entry.get("fault", ""))
+    long = {name: text for name, text in variables.items() if len(text) > LONGEST_VARIABLE}
+    begins |= {f"{name}{_BEGINS}": " ".join(text.split())[:_MOST_BEGUN] for name, text in long.items()}
+    return make_key(variables), ScriptedReply(
+        entry["reply"], finish, entry.get("fault", ""), tuple(sorted(begins.items()))
+    )
 
 
-def format_replies(
-    prompt_id: str, inputs: Sequence[str], written_by: str, entries: Mapping[Key, Mapping[str, str]]
-) -> str:
-    """Return the text of a file: entries sorted by their variables in the prompt's order, digests behind all others.
-
-    `entries`: key → what stands beside the variables: NAME_begins, fault, finish, reply.
-    """
-    lines = [
-        f"# Replies to prompts/{prompt_id}.md in the embedded world, written one by one; no model was asked at run time.",
-        _dump({"written_by": written_by}) + "replies:",
-    ]
+def format_file(prompt_id: str, file: RepliesFile) -> str:
+    """Return the text of a file: entries sorted by their variables in the prompt's order, digests behind all others."""
+    inputs = load_prompt(prompt_id).inputs
     names = [f"{name}{ending}" for name in inputs for ending in ("", _DIGEST, _BEGINS)]
 
     def place(key: Key) -> list[tuple[bool, int, str]]:
         return sorted((name.endswith(_DIGEST), names.index(name), text) for name, text in key)
 
-    for key in sorted(entries, key=place):
-        told = {**dict(key), **entries[key]}
-        lines.append(_dump([{name: told[name] for name in (*names, *_OWN_KEYS) if name in told}]).rstrip("\n"))
-    return "\n".join(lines) + "\n"
+    entries = []
+    for key in sorted(file.replies, key=place):
+        reply = file.replies[key]
+        told = {**dict(key), **dict(reply.begins), "reply": reply.text}
+        told |= {"fault": reply.fault} if reply.fault else {}
+        told |= {"finish": reply.finish} if reply.finish != "stop" else {}
+        entries.append({name: told[name] for name in (*names, *_OWN_KEYS) if name in told})
+    return (
+        f"# Replies to prompts/{prompt_id}.md in the embedded world, written one by one; no model was asked at run time.\n"
+        f"{format_yaml({'written_by': file.written_by})}replies:\n{''.join(format_yaml([each]) for each in entries)}"
+    )
 
 
 class _Writer(yaml.SafeDumper):
-    """Writes texts of several lines as blocks."""
+    """Writes texts of several lines as blocks, and leaves empty what is None."""
 
 
 _Writer.add_representer(
     str,
     lambda writer, text: writer.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None),
 )
+_Writer.add_representer(type(None), lambda writer, _: writer.represent_scalar("tag:yaml.org,2002:null", ""))
 
 
-def _dump(told: Any) -> str:
+def format_yaml(told: Any) -> str:
+    """Return a value as YAML to read and write by hand."""
     return yaml.dump(told, Dumper=_Writer, sort_keys=False, allow_unicode=True, width=sys.maxsize)
 
 
 def describe_key(key: Key) -> str:
     """Return a key in one line."""
-    return ", ".join(f"{name} {value!r}" for name, value in key)
+    return ", ".join(f"{name} {text!r}" for name, text in key)
 
 
 def find_reply(prompt_id: str, variables: Variables) -> ScriptedReply | None:
@@ -195,7 +218,12 @@ def digest_reply(prompt_id: str, variables: Variables) -> str:
 def digest_replies(prompt_id: str) -> str:
     """Return the digest of all replies to a prompt."""
     replies = load_replies(prompt_id).replies
-    return digest_json([[key, reply.text, reply.finish, reply.fault] for key, reply in replies.items()])
+    return digest_json(sorted([*key, reply.text, reply.finish, reply.fault] for key, reply in replies.items()))
+
+
+def digest_keys(keys: Iterable[Key]) -> str:
+    """Return the digest of keys, whatever their order."""
+    return digest_json(sorted(keys))
 
 
 class ScriptedReplies:
@@ -222,7 +250,7 @@ class ScriptedReplies:
             body: dict[str, Any] = {
                 "texts": [reply.text] * samples,
                 "finish": [reply.finish] * samples,
-                "fingerprint": SCRIPTED,
+                "fingerprint": f"written by {load_replies(str(call.parts['prompt'])).written_by}",
             }
             deliver(call, Reply({**body, "fault": reply.fault} if reply.fault else body))
 

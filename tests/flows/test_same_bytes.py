@@ -7,7 +7,7 @@ import pytest
 from support.commands.command import Factmill
 from support.webs.prepared import copy_prepared
 
-from flows.commands.digests import collect_digests, read_digests
+from flows.commands.digests import collect_asked, collect_digests, read_asked, read_digests
 
 
 @pytest.fixture
@@ -21,6 +21,10 @@ def test_another_machine_s_builds_have_the_bytes_that_the_project_names(
     published: dict[str, Any], embedded_builds: dict[str, Any]
 ) -> None:
     assert collect_digests(embedded_builds.values()) == published
+
+
+def test_the_builds_ask_for_the_scripted_replies_that_the_project_notes(embedded_builds: dict[str, Any]) -> None:
+    assert collect_asked(embedded_builds.values()) == read_asked().prompts
 
 
 @pytest.mark.parametrize("benchmark", ["biokalma", "multihal"])

@@ -10,11 +10,11 @@ from typing import Any
 
 from tasks.core.measures.figures import Figure
 from tasks.core.reviewing.review import ReviewItem
-from tasks.storage.builds import BuildRecord, is_scripted
+from tasks.storage.builds import BuildRecord, describe_scripted, is_scripted
 
 _SCRIPTED = (
-    "These rows are by {author}, written for factmill's embedded world one by one and kept in files; no model was asked. "
-    "They show the pipeline and are no benchmark to report figures on."
+    "No language model wrote these rows: {author} stand in for one in factmill's embedded world. They show the pipeline and "
+    "are no benchmark to report figures on."
 )
 
 
@@ -23,7 +23,10 @@ def tell_notice(build: BuildRecord) -> str:
     to be said."""
     if build.caution:
         return f"{build.caution[0].upper()}{build.caution[1:]}."
-    return _SCRIPTED.format(author=build.lock["author"]) if is_scripted(build.lock) else ""
+    if not is_scripted(build.lock):
+        return ""
+    faults = describe_scripted(build.report.get("scripted", {}))
+    return f"{_SCRIPTED.format(author=build.lock['author'])}{f' {faults[0].upper()}{faults[1:]}.' if faults else ''}"
 
 
 @dataclass(frozen=True, slots=True)

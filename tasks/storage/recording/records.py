@@ -11,6 +11,7 @@ import duckdb
 import pyarrow as pa
 
 from tasks.core.calls.freshness.lasting import find_oldest
+from tasks.core.service_settings import SCRIPTED
 from tasks.storage.bodies import LONG, pack_body, unpack_body
 from tasks.storage.recording.journal import Record
 from tasks.storage.shards import make_table
@@ -49,6 +50,26 @@ def insert_records(db: duckdb.DuckDBPyConnection, records: Sequence[Record]) -> 
         [min(record.record_id for record in records)],
     )
     db.unregister("new_records")
+
+
+def read_scripted(db: duckdb.DuckDBPyConnection, build_id: str) -> list[Record]:
+    """Return the records of the scripted replies that a build asked for, there or missing, each once."""
+    found = db.execute(
+        "SELECT DISTINCT record_id FROM build_calls JOIN calls USING (record_id) WHERE build_id = ? AND service = ? ORDER BY 1",
+        [build_id, SCRIPTED],
+    ).fetchall()
+    return read_all(db, [record_id for (record_id,) in found])
+
+
+def count_scripted(db: duckdb.DuckDBPyConnection, build_id: str) -> dict[str, dict[str, int]]:
+    """Return prompt → `replies` of a build that are scripted, and how many of them are planted `faults`."""
+    counts: dict[str, dict[str, int]] = {}
+    for record in read_scripted(db, build_id):
+        if record.status == "ok":
+            of_prompt = counts.setdefault(record.read("parts")["prompt"], {"replies": 0, "faults": 0})
+            of_prompt["replies"] += 1
+            of_prompt["faults"] += "fault" in record.read("body")
+    return dict(sorted(counts.items()))
 
 
 def read_all(db: duckdb.DuckDBPyConnection, ids: Sequence[str]) -> list[Record]:
