@@ -109,7 +109,15 @@ def test_every_stage_adds_up_and_what_is_lost_says_why(built: Built) -> None:
     reasons = built.report["reasons"]
     assert reasons["scrape_articles"] == {"list_page": 1}
     assert reasons["halve_topics"].keys() == {"odd_one_out"}
-    assert reasons.get("balance_halves", {}).keys() <= {"other_half_is_short"}
+    assert reasons["write_questions"] == {
+        "answer_not_in_article": 1,
+        "cut_off": 1,
+        "long_question_lacks": 1,
+        "refused": 1,
+        "reply_not_in_format": 2,
+    }
+    assert reasons["check_questions"] == {"dropped_in_review": 2, "reply_not_in_format": 1}
+    assert reasons["balance_halves"] == {"other_half_is_short": 3}
     assert built.report["merged"] == 2, "two pages are in two categories each"
 
 
@@ -129,6 +137,37 @@ def test_the_report_tells_categories_halves_and_kinds_of_facts(built: Built) -> 
     counts = read_rows(built.report, "SELECT * FROM slaq_categories WHERE build_id = $1")
     assert {each["id"]: each["members"] for each in counts} == facts["members"]
     assert sum(each["drawn"] for each in counts) == built.report["inputs"]
+
+
+def test_each_planted_fault_is_met_and_none_of_the_author_s_is_published(built: Built) -> None:
+    calls = read_rows(
+        built.report,
+        "SELECT b.id, c.parts, c.body FROM build_calls b JOIN calls c USING (record_id) "
+        "WHERE b.build_id = $1 AND c.operation = 'chat'",
+    )
+    faulty: dict[str, set[str]] = defaultdict(set)
+    for each in calls:
+        if "fault" in json.loads(unpack_body(each["body"])):
+            faulty[json.loads(each["parts"])["prompt"]].add(each["id"])
+    assert {prompt: len(rows) for prompt, rows in faulty.items()} == {
+        "slaq/generate": 7,
+        "slaq/check": 3,
+        # two of the five wrong classes are of one topic
+        "slaq/fact_type": 4,
+    }
+    published = {row["id"] for row in built.rows}
+    assert published.isdisjoint(faulty["slaq/generate"] | faulty["slaq/check"])
+    assert faulty["slaq/fact_type"] <= published, "nothing checks what class an answer is of"
+
+
+def test_what_the_second_look_flags_is_dropped_rightly_and_wrongly(built: Built) -> None:
+    items = read_rows(built.report, "SELECT * FROM slaq_review WHERE build_id = $1 ORDER BY row_id, detail")
+    assert [(each["row_id"], each["detail"], each["decision"]) for each in items] == [
+        ("Software engineering-7000501", "ShortQ2: it does not say whose staircase diagram is meant", "drop"),
+        # a judge that errs
+        ("Statistics-7000507", "ShortQ3: it is not clear which criminals are meant", "drop"),
+        ("Statistics-7000507", "ShortQ5: the article names no case", "drop"),
+    ]
 
 
 def test_verify_rebuilds_the_same_bytes_from_recorded_calls(factmill: Factmill, built: Built) -> None:

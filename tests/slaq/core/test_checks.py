@@ -295,6 +295,13 @@ def test_an_article_of_one_sentence_and_an_empty_one_are_checked() -> None:
     assert ("answer_not_in_article", 1) not in {(problem.code, problem.which) for problem in short}
 
 
+def test_a_question_that_two_names_answer_is_a_problem() -> None:
+    generated = change_pair(1, Pair("Who cast the wheels of the Analytical Engine?", "Dollond"))
+    article = TEXT + " Dollond and Bird cast the wheels of the Analytical Engine."
+    found = {(problem.code, problem.which) for problem in check_all(generated, TOPIC, article, LISTS)}
+    assert ("several_answers", 1) in found
+
+
 def test_a_long_answer_keeps_about() -> None:
     pair = Pair("How many numbers did the Analytical Engine lose?", "about 30 numbers")
     article = TEXT + " About 30 numbers were lost."
