@@ -74,7 +74,8 @@ def _select_paths(variables: Variables) -> str:
 
 def _word_question(variables: Variables) -> str:
     names = variables["names"].replace(";", ",")
-    return "Consider these {group}: {names}. Of {choice}, {asked}?".format(**{**variables, "names": names})
+    listed = f"these {variables['group']}: {names}" if names else variables["group"]
+    return f"Consider {listed}. Of {variables['choice']}, {variables['asked']}?"
 
 
 _PLAIN: Mapping[str, Callable[[Variables], str]] = {
