@@ -9,6 +9,7 @@ import pytest
 import yaml
 from support.commands.command import Factmill, Ran
 from support.worlds.planting import edited_prompt
+from support.worlds.replies import find_written
 
 from tasks.world import replies
 from tasks.world.replies import Key, RepliesFile, forget_replies, load_replies, replies_path, save_replies
@@ -22,6 +23,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     copy = tmp_path / "replies"
     shutil.copytree(replies.REPLIES_FOLDER, copy)
     monkeypatch.setattr(replies, "REPLIES_FOLDER", copy)
+    monkeypatch.setattr(replies, "find_reply", find_written)
     forget_replies()
     yield copy
     forget_replies()
@@ -114,7 +116,9 @@ def test_replies_are_counted_and_one_thing_is_done_at_a_time(factmill: Factmill)
 
 
 @pytest.mark.slow
-def test_a_source_of_one_s_own_has_no_replies_and_the_build_says_so(factmill: Factmill, tmp_path: Path) -> None:
+def test_a_source_of_one_s_own_has_no_replies_and_the_build_says_so(
+    folder: Path, factmill: Factmill, tmp_path: Path
+) -> None:
     source = tmp_path / "P19.json"
     source.write_text('[{"question": "Where was Ada Lovelace born, pray?", "answers": ["London"]}]', "utf-8")
     ran = factmill("build", "granola", "--source", source, "--warehouse", tmp_path / "own.duckdb")

@@ -15,12 +15,13 @@ from tasks.world.replies import ScriptedReply
 Variables = Mapping[str, str]
 Write = Callable[[str, Variables], str | None]
 """Prompt's id and variables → the reply; None where none is written."""
-_find_written = replies.find_reply
+find_written = replies.find_reply
+"""What the files say, and nothing else."""
 
 
 def find_text(prompt_id: str, variables: Variables) -> str | None:
     """Return the reply that the embedded world has, or else the plainest one."""
-    written = _find_written(prompt_id, variables)
+    written = find_written(prompt_id, variables)
     return written.text if written else write_plainly(prompt_id, variables)
 
 
