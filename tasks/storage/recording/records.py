@@ -65,8 +65,10 @@ def count_scripted(db: duckdb.DuckDBPyConnection, build_id: str) -> dict[str, di
     """Return prompt → `replies` of a build that are scripted, and how many of them are planted `faults`."""
     counts: dict[str, dict[str, int]] = {}
     for record in read_scripted(db, build_id):
-        if record.status == "ok":
-            of_prompt = counts.setdefault(record.read("parts")["prompt"], {"replies": 0, "faults": 0})
+        parts = record.read("parts")
+        # a reply that cannot be read is asked for once more, with a correction
+        if record.status == "ok" and not parts["correction"]:
+            of_prompt = counts.setdefault(parts["prompt"], {"replies": 0, "faults": 0})
             of_prompt["replies"] += 1
             of_prompt["faults"] += "fault" in record.read("body")
     return dict(sorted(counts.items()))
