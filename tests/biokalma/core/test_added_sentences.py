@@ -178,6 +178,7 @@ def check(sentence: str, value: str, *known: str) -> str | Unreadable:
         ("One of her works is Judith.", "Judith", []),
         ("Formerly in Rome, she painted Judith.", "Judith", ["Rome"]),
         ("Her father was Orazio Gentileschi.", "Orazio Gentileschi", []),
+        ("She won the Academy Award.", "Academy Award", []),
     ],
 )
 def test_an_added_sentence_says_its_piece(sentence: str, value: str, known: list[str]) -> None:

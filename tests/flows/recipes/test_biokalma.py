@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ import pytest
 from support.commands.command import Factmill
 from support.models.scripted_author import REFUSAL, ScriptedAuthor, always, ask_by, cite_first, extend
 from support.models.scripted_chat import write_chat_world
+from support.worlds.replies import replying
 
 from tasks.assets import ROOT
 from tasks.biokalma.core.added_sentences import mentions
@@ -128,7 +130,7 @@ def test_at_least_25_pairs_have_five_rounds_and_what_they_say_is_in_the_text(bui
         "mean": round(sum(pieces) / len(pieces), 2),
         "n": len(pieces),
     }
-    assert 5 <= sum(pieces) / len(pieces) <= 9
+    assert 5 <= sum(pieces) / len(pieces) <= 10
     assert min(pieces) >= 5
 
 
@@ -142,9 +144,21 @@ def test_every_stage_adds_up_and_what_is_lost_says_why(built: Built) -> None:
             "unknown_relation": 1,
         },
         "resolve_people": {"name_not_found": 3, "not_joined": 3},
+        "annotate_paragraph": {"cites_unstated": 1, "no_citation": 1, "reply_not_in_format": 1},
+        "evolve_paragraph": {"no_piece_brought_in": 1},
+        "ask_questions": {"cut_off": 1, "refused": 1, "reply_not_in_format": 4, "same_questions": 1},
     }
     assert built.report["merged"] == 1
     assert built.report["unsettled"] == 0
+
+
+def test_sentences_with_a_planted_fault_are_refused_each_for_its_true_reason(built: Built) -> None:
+    refused = [reason for told in built.rounds.values() for each in told for reason in each["refused"]]
+    codes = {code for reason in refused for code in re.findall(r": (\w+|the model refuses): ", reason)[:1]}
+    assert codes == {
+        *("adds", "nothing_added", "repeated", "several_sentences", "text_changed", "unfinished", "wrong_person"),
+        "the model refuses",
+    }
 
 
 def test_scores_rest_on_the_counts_of_the_whole_build(built: Built) -> None:
@@ -156,8 +170,9 @@ def test_scores_rest_on_the_counts_of_the_whole_build(built: Built) -> None:
     pools = Counter(
         pid for row in built.rows for _, pid in {(each["qid"], each["pid"]) for each in row["knowledge_graph"]}
     )
-    assert len(built.rows) == built.report["facts"]["pairs_counted"]
-    assert counts == pools
+    # pairs that are lost later are counted too
+    assert len(built.rows) < built.report["facts"]["pairs_counted"]
+    assert all(pools[pid] <= count <= graphs for pid, count in counts.items())
     for told in built.rounds.values():
         for each in told:
             for candidate in each["candidates"]:
@@ -173,11 +188,12 @@ def test_the_report_tells_people_places_and_times(built: Built) -> None:
     assert facts["born"][0] < 0 < facts["born"][1]
     assert min(facts["countries"], facts["cities"], facts["occupations"]) >= 10
     assert facts["names_of_several"] == 3
-    assert (facts["removed_citations"], facts["unstated_citations"], facts["refused_pieces"]) == (0, 0, 0)
+    # one citation and thirteen sentences are planted faults that cost no row
+    assert (facts["removed_citations"], facts["unstated_citations"], facts["refused_pieces"]) == (1, 0, 13)
 
 
 def test_the_report_tells_what_decided_and_what_was_spared(built: Built) -> None:
-    facts, rounds = built.report["facts"], [each for told in built.rounds.values() for each in told[1:]]
+    facts, rounds = built.report["facts"], [each for row in built.rows for each in built.rounds[row["id"]][1:]]
     assert sum(facts["rounds_decided_by"].values()) == len(rounds)
     assert facts["rounds_decided_by"]["coherence among equals"] > 0
     weighed = [candidate["is_weighed"] for each in rounds for candidate in each["candidates"]]
@@ -187,7 +203,8 @@ def test_the_report_tells_what_decided_and_what_was_spared(built: Built) -> None
 
 def test_on_the_scale_of_the_range_coherence_decides_against_specificity(factmill: Factmill) -> None:
     arguments = ("--limit", "6", "--rounds", "3", "--coherence", "range", "--alpha", "0.3")
-    ran = factmill("build", "biokalma", *arguments, "--json")
+    with replying():
+        ran = factmill("build", "biokalma", *arguments, "--json")
     assert ran.code == 0, ran.err
     check_rows(read_built(ran.json), rounds=3)
     assert ran.json["facts"]["rounds_decided_by"]["coherence"] > 0
@@ -269,7 +286,8 @@ def test_a_row_is_followed_back_to_its_calls(factmill: Factmill, built: Built) -
 
 def test_pairs_of_people_are_drawn_from_the_facts_and_told_from_articles(factmill: Factmill) -> None:
     arguments = ("--source", "wikidata", "--relations", "P26,P1066", "--rounds", "3", "--alpha", "1")
-    ran = factmill("build", "biokalma", *arguments, "--json")
+    with replying():
+        ran = factmill("build", "biokalma", *arguments, "--json")
     assert ran.code == 0, ran.err
     built = read_built(ran.json)
     check_balance(ran.json)
@@ -287,7 +305,8 @@ def test_pairs_of_people_are_drawn_from_the_facts_and_told_from_articles(factmil
 
 def test_pairs_of_organisations_are_built_to_the_end(factmill: Factmill) -> None:
     arguments = ("--source", "wikidata", "--class", "Q43229", "--relations", "P749,P355,P127")
-    ran = factmill("build", "biokalma", *arguments, "--json")
+    with replying():
+        ran = factmill("build", "biokalma", *arguments, "--json")
     assert ran.code == 0, ran.err
     built = read_built(ran.json)
     check_balance(ran.json)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from support.commands.command import FEW_QUESTIONS, Factmill
+from support.worlds.replies import replying
 
 SMALL = {
     "granola": ("--relation", "P19", "--limit", "12"),
@@ -32,7 +33,8 @@ class SmallBuilds:
         with (self.folder / f"{benchmark}.lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             if not told.exists():
-                ran = self.factmill("build", benchmark, *SMALL[benchmark], "--warehouse", made, "--json")
+                with replying():
+                    ran = self.factmill("build", benchmark, *SMALL[benchmark], "--warehouse", made, "--json")
                 assert ran.code == 0, ran.err
                 told.write_text(ran.json["build_id"], "utf-8")
         assert not warehouse.exists()
