@@ -1,12 +1,13 @@
 """Errors planted in good questions of the embedded world, one a question: each costs the question, with its reason."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from copy import deepcopy
 from typing import Any
 
 import pytest
 from support.commands.command import Factmill
+from support.steps.other_replies import other_replies
 
 from tasks.storage.warehouse import open_warehouse
 from tasks.world.data import WORLD_FOLDER
@@ -37,6 +38,14 @@ def spoil_sub_answer(question: Question) -> None:
     question["strategy"][4]["answer"] = question["answer"]["Hekla"] = 1999
 
 
+def judge_objectivity(variables: Mapping[str, str]) -> str:
+    return "What is beautiful is a matter of taste.\nN" if "beautiful" in variables["question"] else "Y"
+
+
+def judge_wording(variables: Mapping[str, str]) -> str:
+    return "FLAG\nIt names no unit." if "what were the heights" in variables["question"] else "No change."
+
+
 PLANTED: dict[str, tuple[str, Plant, str]] = {
     "an answer from nowhere": ("Which of the countries that border", lambda q: q["answer"].append("Sweden"), "answer_not_composed"),
     "two values swapped": ("How many inhabitants did the census", lambda q: swap(q["answer"], "Queens", "Brooklyn"), "answer_not_composed"),
@@ -46,7 +55,7 @@ PLANTED: dict[str, tuple[str, Plant, str]] = {
     "no unit": ("As of November 2023, how many", ask("how many metres above sea level were the summits", "what were the heights of the summits"), "cannot_be_mended"),
     "asked before": ("On what date was each of the four members of the Beatles in", lambda _: None, "duplicate"),
     "one article for all": ("What is the diameter in kilometres", lambda _: None, "one_article_has_all"),
-    "a page that is not there": ("How many metres above sea level is the lowest", rest_on(4, "Poland_of_tests"), "evidence_missing"),
+    "a page that is not there": ("What is the average area", rest_on(4, "Yellowstone_of_tests"), "evidence_missing"),
     "a page younger than the epoch": ("As of November 2023, did Berlin", rest_on(1, "Luxembourg_City"), "younger_than_epoch"),
     "too few articles": ("Which composer wrote", lambda q: q["strategy"].pop(), "at least 5 different articles"),
     "an article of another wiki": ("Is the Nile longer", lambda q: q["strategy"][0].update(evidence="https://fr.wikipedia.org/wiki/Nil"), "another Wikipedia"),
@@ -71,7 +80,8 @@ def rejects(factmill: Factmill, tmp_path_factory: pytest.TempPathFactory) -> dic
     spoiled = [plant(kind) for kind in PLANTED]
     spoiled[-1].pop("id")
     (folder / "q.json").write_text(json.dumps([*good, *spoiled]), "utf-8")
-    ran = factmill("build", "fanoutqa", "--source", folder / "q.json", "--warehouse", folder / "w.duckdb", "--json")
+    with other_replies({"fanoutqa/objective": judge_objectivity, "fanoutqa/wording": judge_wording}):
+        ran = factmill("build", "fanoutqa", "--source", folder / "q.json", "--warehouse", folder / "w.duckdb", "--json")
     assert ran.code == 0, ran.err
     with open_warehouse(folder / "w.duckdb") as db:
         found = db.sql("SELECT coalesce(row, ''), reason || ': ' || detail FROM rejects").fetchall()
