@@ -21,14 +21,15 @@ from tasks.world.data import WORLD_FOLDER
 def pin_in_both(both: Both, folder: Path, titles: Sequence[str], at: str) -> dict[str, Any]:
     """Pin titles in both wikis, hold the pins and texts to each other, and return title → pin in ours."""
 
-    def pin(name: str, service: Wikipedia) -> tuple[dict[str, PinnedArticle | Unpinned], dict[str, str | Unpinned]]:
+    def pin(name: str, service: Wikipedia) -> tuple[dict[str, PinnedArticle | Unpinned], dict[str, str]]:
         with working(folder / name, service) as work:
             found = pin_articles(work, [("row", title) for title in titles], at)
             pinned = {title: each for title, each in found.items() if isinstance(each, PinnedArticle)}
             # the world's articles have a text in the embedded wiki alone
             revids = {title: each.revid for title, each in pinned.items() if each.title in both.written}
             read = load_article_texts(work, [("row", revid) for revid in revids.values()])
-            return found, {title: read[revid] for title, revid in revids.items()}
+            texts = {title: read[revid] for title, revid in revids.items()}
+            return found, {title: text if isinstance(text, str) else text.reason for title, text in texts.items()}
 
     with ThreadPoolExecutor(2) as pool:
         pins, texts = zip(*pool.map(pin, ("real", "ours"), (both.real, both.ours)), strict=True)
