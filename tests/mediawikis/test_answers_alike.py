@@ -1,6 +1,5 @@
 """The same questions to a real MediaWiki and to the embedded one, and the same answers, but for ids."""
 
-from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -110,64 +109,52 @@ def test_redirects_in_a_circle_are_told_alike(both: Both) -> None:
     assert compare(both, [call_page_revision_at("p", "Loop one", THEN)]) == [("failed", "redirect_loop")]
 
 
-def list_revisions(both: Both) -> list[tuple[str, int]]:
-    """Return title and our revision id of each revision of the articles."""
-    return [
-        (article.title, revision.revid) for article in both.data.articles.values() for revision in article.revisions
-    ]
-
-
-def compare_texts(both: Both, form: Any, revisions: Sequence[tuple[str, int]]) -> list[tuple[str, str, str]]:
-    """Return title, real text and our text of revisions."""
+def test_the_main_text_is_the_same(both: Both) -> None:
+    # what is written of histories (page_histories.py) is held to what the real wiki makes of their wikitext
+    removed = read_removed(load_list("removed_from_articles"))
+    revids = [each.revid for title in HISTORIES for each in both.data.articles[title].revisions]
     real, ours = ask_both(
         both,
-        [call_page_text("p", both.revids[revid], form) for _, revid in revisions],
-        [call_page_text("p", revid, form) for _, revid in revisions],
+        [call_page_text("p", both.revids[revid]) for revid in revids],
+        [call_page_text("p", revid) for revid in revids],
     )
-    for reply in [*real, *ours]:
-        assert reply.status == "ok", reply.error
-    assert [reply.body["title"] for reply in real] == [reply.body["title"] for reply in ours]
-    return [
-        (title, theirs.body["text"], own.body["text"])
-        for (title, _), theirs, own in zip(revisions, real, ours, strict=True)
-    ]
+    for theirs, own in zip(real, ours, strict=True):
+        assert (theirs.status, own.status) == ("ok", "ok"), (theirs.error, own.error)
+        assert theirs.body["title"] == own.body["title"]
+        assert read_article(own.body["text"], removed) == read_article(theirs.body["text"], removed), own.body["title"]
 
 
-def read_stored(both: Both, revids: Sequence[int]) -> dict[int, str]:
-    """Return the wikitext that the real wiki stores, by our revision ids."""
-    texts: dict[int, str] = {}
-    for start in range(0, len(revids), 50):
-        asked = "|".join(str(both.revids[revid]) for revid in revids[start : start + 50])
-        params = {"action": "query", "prop": "revisions", "rvprop": "ids|content", "rvslots": "main", "revids": asked}
-        reply = requests.get(
-            f"{both.real_url}/w/api.php", params={**params, "format": "json", "formatversion": "2"}, timeout=30
-        ).json()
-        assert "continue" not in reply
-        for page in reply["query"]["pages"]:
-            texts |= {each["revid"]: each["slots"]["main"]["content"] for each in page["revisions"]}
-    return {revid: texts[both.revids[revid]] for revid in revids}
+MARKUP = [
+    ((), [
+        'Bold and italic and both, and lamour is lair. A second sentence with "marks" & an ampersand. It goes on in a second '
+        "line. The note is used twice.",
+        "A link with a tail: planets, the reddish one, down here, Berlin#Transport, Category:Lists, mars (planet) and a page "
+        "outside, bare https://example.org/x?y=1, and [1]. Entities: & — 3 km <tag>, H2O, 10⁵, small, a break.",
+        "A paragraph behind a picture. 12 kg of it.",
+    ]),
+    (("Lists",), [
+        *("one", "one deep", "deeper", "two with bold", "mixed", "again", "first", "second", "below", "indented", "twice"),
+        *("term", "its explanation", "another", "explained below"),
+        *("Text right after lists.", "a list right after text", "Text behind it."),
+    ]),
+    (("Lists", "Smaller heading"), ["A quotation of its own."]),
+    (("Lists", "Smaller heading", "Deep"), ["Text.", "Text under a line."]),
+    (("Tables",), ["Text behind a table."]),
+    (("Lists",), [
+        "The same heading again.", "A paragraph before", "And on.", "''Not italic'' and [[no link]] but text.",
+    ]),
+    (("Signs",), [
+        "Fish & chips cost < 5 and > 3; a [single] bracket, a {brace}, an [[unclosed link, a ~ tilde.",
+        "Under a pointer. Template:No such template here",
+    ]),
+]  # fmt: skip
 
 
-def test_wikitext_is_the_same(both: Both) -> None:
-    # asked for one text, MediaWiki renders it too: the client asks for some, and all are read as they are stored
-    revisions = list_revisions(both)
-    some = compare_texts(both, "wikitext", revisions[::8])
-    stored = read_stored(both, [revid for _, revid in revisions])
-    replies = ask(both.ours, [call_page_text("p", revid) for _, revid in revisions])
-    every = [
-        (title, stored[revid], reply.body["text"]) for (title, revid), reply in zip(revisions, replies, strict=True)
-    ]
-    different = [(title, ours, real) for title, real, ours in [*some, *every] if ours != real]
-    assert different == []
-
-
-def test_the_main_text_is_the_same(both: Both) -> None:
-    # of each article what stands now, of some all that stood: earlier wikitext says the same but for a sentence or two
-    removed = read_removed(load_list("removed_from_articles"))
-    revisions = list_revisions(both)
-    some = [*dict(revisions).items(), *(each for each in revisions if each[0] in [*both.data.articles][::4])]
-    for title, real, ours in compare_texts(both, "html", [*dict.fromkeys(some)]):
-        assert read_article(ours, removed) == read_article(real, removed), title
+def test_the_main_text_is_read_out_of_all_kinds_of_markup(both: Both) -> None:
+    newest = both.wiki.by_title["Markup of an article"].revisions[-1].revid
+    [reply] = ask(both.real, [call_page_text("p", both.revids[newest])])
+    article = read_article(reply.body["text"], read_removed(load_list("removed_from_articles")))
+    assert [(section.path, [*section.paragraphs]) for section in article.sections] == MARKUP
 
 
 def test_a_revision_that_is_not_there_is_refused_alike(both: Both) -> None:
@@ -230,7 +217,6 @@ REQUESTS: list[dict[str, Any]] = [
     {"titles": "Mars", "prop": "revisions", "rvprop": "ids|timestamp", "rvlimit": 1, "rvstart": "2023-01-01T00:00:00Z"},
     {"titles": "Mars", "prop": "revisions", "rvprop": "ids", "rvlimit": 1, "rvstart": "2001-01-01T00:00:00Z"},
     {"titles": "Mars", "prop": "revisions", "rvprop": "ids|timestamp|comment", "rvlimit": 1, "rvdir": "newer"},
-    {"titles": "Mars", "prop": "revisions", "rvprop": "ids|content|size|sha1", "rvslots": "main"},
     {"titles": "Mars", "prop": "revisions", "rvlimit": 1, "rvstart": "yesterday"},
     {"titles": "Mars|Venus", "prop": "revisions", "rvlimit": 1},
     {"titles": "|".join(f"No page {number}" for number in range(51))},
@@ -247,7 +233,7 @@ REQUESTS: list[dict[str, Any]] = [
     {"list": "categorymembers", "cmtitle": "Mars"},
     {"list": "categorymembers"},
     {"action": "parse", "page": "Loop A", "redirects": 1, "prop": "revid"},
-    {"action": "parse", "page": "Hamiltonian numbers", "redirects": 1, "prop": "revid|wikitext"},
+    {"action": "parse", "page": "Hamiltonian numbers", "redirects": 1, "prop": "revid"},
     {"action": "parse", "page": "Nope", "prop": "text"},
     {"action": "parse", "page": "a[b", "prop": "text"},
     {"action": "parse", "oldid": 2_000_000_000, "prop": "text"},
@@ -293,6 +279,15 @@ def describe(both: Both, reply: Any, is_error: bool) -> Any:
         return value
 
     return change(reply, "")
+
+
+def test_what_a_page_refers_to_is_read_out_of_its_html(both: Both) -> None:
+    asked = {"action": "parse", "page": "Markup of an article", "prop": "links|externallinks|images", "format": "json"}
+    replies = [requests.get(f"{url}/w/api.php", asked, timeout=30).json() for url in (both.real_url, both.ours_url)]
+    for name in ("links", "externallinks", "images"):
+        real, ours = (sorted(map(str, reply["parse"][name])) for reply in replies)
+        assert ours == real
+        assert real
 
 
 def test_ci_installs_what_the_skip_message_names() -> None:

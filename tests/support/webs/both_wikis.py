@@ -1,9 +1,10 @@
 """A real MediaWiki and the embedded one that hold the same pages, asked at once and held to each other, but for ids.
 
-Both hold data/world, pages with histories (page_histories.py), and pages in more kinds of markup than articles of the
-world need.
+Both hold data/world, pages with histories (page_histories.py), and pages in many kinds of markup. Of these the embedded
+one has the HTML that the real one makes of their wikitext, and of the world's articles the real one has no text.
 """
 
+import re
 import shutil
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -12,20 +13,23 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from support.webs.page_histories import copy_world
+import requests
+from support.webs.page_histories import HISTORIES, copy_world, write_article
 from support.webs.real_mediawiki import RealMediaWiki, default_cache, running_mediawiki
 
 from tasks.clients.wikipedia import Wikipedia
 from tasks.core.calls.call import Call, Deliver, Reply
 from tasks.core.fingerprints import Json
 from tasks.core.service_settings import Limits
-from tasks.world.data import WorldData
+from tasks.world.data import Article, WorldData
+from tasks.world.files.articles import read_article
+from tasks.world.files.findings import Findings
 from tasks.world.files.reading import load_world_data
 from tasks.world.serving import running_world
 from tasks.world.wiki.pages import Wiki
 
 LIMITS = Limits(parallel=4, timeout_s=30, attempts=2, backoff_s=0.02, batch=50)
-_CATEGORIES = "  Probes: []\n  Probes within: [Probes]\n  Probes beside: [Probes, Probes within]\n"
+_CATEGORIES = "  Pages with broken file links: []\n  Probes: []\n  Probes within: [Probes]\n  Probes beside: [Probes, Probes within]\n"
 
 
 class OnceRendered(Wikipedia):
@@ -56,6 +60,8 @@ class Both:
 
     data: WorldData
     wiki: Wiki
+    written: frozenset[str]
+    """Titles of the pages whose texts the two show alike."""
     real: Wikipedia
     ours: Wikipedia
     real_url: str
@@ -69,30 +75,64 @@ class Both:
 @contextmanager
 def running_both(folder: Path, pages: Path) -> Iterator[Both]:
     """Start both wikis with these pages added; NotInstalledError where programs of the real one are missing."""
-    world_folder = make_world(folder / "world", pages)
-    data = load_world_data(world_folder)
-    with running_mediawiki(default_cache(), data) as real, running_world(folder / "home", world_folder) as world:
-        wiki = Wiki(data)
-        yield Both(
-            data=data,
-            wiki=wiki,
-            real=OnceRendered(real.url),
-            ours=open_wiki(world.endpoints["wikipedia"]),
-            real_url=real.url,
-            ours_url=world.endpoints["wikipedia"],
-            revids=match_revids(real, wiki),
-            pageids={page.pageid: page.title for page in wiki.by_title.values()} | real.pageids,
-        )
-
-
-def make_world(folder: Path, pages: Path) -> Path:
-    """Write the embedded world with histories and the pages added, and return its folder."""
-    copy_world(folder)
-    for file in pages.glob("*.wiki"):
-        shutil.copy(file, folder / "articles")
-    categories = folder / "categories.yaml"
+    world_folder, wikitexts = folder / "world", read_wikitexts(pages)
+    copy_world(world_folder)
+    for file in wikitexts:
+        shutil.copy(file, name_copy(world_folder, file))
+    categories = world_folder / "categories.yaml"
     categories.write_text(categories.read_text("utf-8").replace("tree:\n", f"tree:\n{_CATEGORIES}"), "utf-8")
-    return folder
+    written = {title: [text for _, text in revisions] for title, revisions in HISTORIES.items()}
+    written |= {article.title: [each.text for each in article.revisions] for article in wikitexts.values()}
+    with running_mediawiki(default_cache(), load_world_data(world_folder), written) as real:
+        for file, article in wikitexts.items():
+            copy_article(name_copy(world_folder, file), article, real)
+        data = load_world_data(world_folder)
+        wiki = Wiki(data)
+        with running_world(folder / "home", world_folder) as world:
+            yield Both(
+                data=data,
+                wiki=wiki,
+                written=frozenset(written),
+                real=OnceRendered(real.url),
+                ours=open_wiki(world.endpoints["wikipedia"]),
+                real_url=real.url,
+                ours_url=world.endpoints["wikipedia"],
+                revids=match_revids(real, wiki),
+                pageids={page.pageid: page.title for page in wiki.by_title.values()} | real.pageids,
+            )
+
+
+def read_wikitexts(folder: Path) -> dict[Path, Article]:
+    """Return the pages of the tests, which are written as articles of the world are but for their wikitext."""
+    found = {file: read_article(file.read_text("utf-8"), Findings()) for file in sorted(folder.glob("*.wiki"))}
+    return {file: article for file, article in found.items() if article}
+
+
+def name_copy(world: Path, file: Path) -> Path:
+    return world / "articles" / f"{file.stem}.html"
+
+
+def copy_article(path: Path, article: Article, real: RealMediaWiki) -> None:
+    """Write an article's file with the HTML and the categories that the real wiki has of it."""
+    head: dict[str, Any] = {"title": article.title, "pageid": article.pageid, "views": article.daily_views}
+    head["redirects"] = article.redirects
+    revisions = []
+    for each in article.revisions:
+        asked = {"action": "parse", "oldid": real.revids[article.title, each.at], "prop": "text|categories"}
+        asked |= {
+            "disableeditsection": 1,
+            "disabletoc": 1,
+            "disablelimitreport": 1,
+            "format": "json",
+            "formatversion": 2,
+        }
+        parsed = requests.get(f"{real.url}/w/api.php", params=asked, timeout=30).json()["parse"]
+        html = re.fullmatch(r"<div [^>]*>(.*)</div>", parsed["text"], re.DOTALL)
+        assert html, parsed["text"]
+        revisions.append(({"revid": each.revid, "at": each.at, "comment": each.comment}, html[1].strip()))
+        named = {name["category"].replace("_", " "): name["sortkey"] for name in parsed["categories"]}
+    head["categories"] = [f"{name}|{key}" if key else name for name, key in named.items()]
+    write_article(path, head, revisions)
 
 
 def open_wiki(url: str, limits: Limits = LIMITS) -> Wikipedia:

@@ -1,8 +1,14 @@
 """Pages that were moved, merged, split or redirected between two moments, for a world of tests."""
 
+import json
+import re
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 from tasks.world.data import WORLD_FOLDER, world_files
+from tasks.world.wiki.pages import write_redirect
 
 THEN = "2023-11-20T00:00:00Z"
 """The moment at which pages are pinned; histories go on behind it."""
@@ -56,7 +62,7 @@ HISTORIES: dict[str, list[tuple[str, str]]] = {
         ("2024-01-01T00:00:00Z", "#REDIRECT [[Gate after swap]]"),
     ],
     "Gate after swap": [("2018-01-01T00:00:00Z", "A gate."), ("2024-01-01T00:00:00Z", "A gate, moved.")],
-    **{f"Way {step}": [("2020-01-01T00:00:00Z", f"#REDIRECT [[way_{step + 1}]]")] for step in range(1, 8)},
+    **{f"Way {step}": [("2020-01-01T00:00:00Z", f"#REDIRECT [[Way {step + 1}]]")] for step in range(1, 8)},
     "Way 8": [("2020-01-01T00:00:00Z", "The end of a long way.")],
     "To a category": [("2020-01-01T00:00:00Z", "#REDIRECT [[:Category:Places]]")],
     "Talk about redirects": [("2020-01-01T00:00:00Z", 'One writes <nowiki>"redirectMsg"</nowiki> and no redirect.')],
@@ -71,7 +77,30 @@ HISTORIES: dict[str, list[tuple[str, str]]] = {
         )
     ],
 }
-"""Title → (moment, whole text) of its revisions, the oldest first."""
+"""Title → (moment, whole wikitext) of its revisions, the oldest first."""
+_SHOWN = {
+    "#REDIRECT [[Great mill]]\nWhat was left below.": f"{write_redirect('Great mill')}<p>What was left below.</p>",
+    "#redirect:[[ford of then#Depth|the ford]]": write_redirect("Ford of then#Depth"),
+    "#REDIRECT [[:Category:Places]]": write_redirect("Category:Places"),
+    'One writes <nowiki>"redirectMsg"</nowiki> and no redirect.': '<p>One writes "redirectMsg" and no redirect.</p>',
+    "<!-- nothing to see -->": "",
+    HISTORIES["Tables of tests"][0][
+        1
+    ]: """<p>A line before.<sup class="reference"><a href="#cite_note-1">[1]</a></sup></p>
+<h2>Heights</h2>
+<table class="wikitable">
+<caption>Towers by height</caption>
+<tbody>
+<tr><th>Tower</th><th>Metres</th></tr>
+<tr><td>Red</td><td>12</td></tr>
+<tr><td>Blue</td><td>34</td></tr>
+</tbody></table>
+<h3>Notes of theirs</h3>
+<ul><li>Red is old</li>
+<li>Blue is new</li></ul>
+<ol class="references"><li id="cite_note-1"><span class="reference-text">Seen in 1999.</span></li></ol>""",
+}
+"""What MediaWiki shows of texts that are neither a plain redirect nor a sentence; a real one holds this to be so."""
 PAGEID, REVID = 7_910_000, 8_910_000
 """The first page's numbers; the next ones follow, revisions by ten a page."""
 
@@ -79,13 +108,26 @@ PAGEID, REVID = 7_910_000, 8_910_000
 def write_histories(folder: Path) -> None:
     """Write the pages as article files into a world's folder."""
     for number, (title, revisions) in enumerate(HISTORIES.items()):
-        lines = ["---", f'title: "{title}"', f"pageid: {PAGEID + number}", "views: 1", "revisions:"]
-        for at, (moment, text) in enumerate(revisions):
-            lines.append(f"  - revid: {REVID + 10 * number + at}\n    at: {moment}\n    comment: made")
-            if at:
-                lines.append(f"    replace: [[{_quote(revisions[at - 1][1])}, {_quote(text)}]]")
-        page = "\n".join([*lines, "---", revisions[0][1], ""])
-        (folder / "articles" / f"history_{number}.wiki").write_text(page, "utf-8")
+        shown = [
+            ({"revid": REVID + 10 * number + at, "at": moment, "comment": "made"}, _show(text))
+            for at, (moment, text) in enumerate(revisions)
+        ]
+        head = {"title": title, "pageid": PAGEID + number, "views": 1}
+        write_article(folder / "articles" / f"history_{number}.html", head, shown)
+
+
+def write_article(path: Path, head: Mapping[str, Any], revisions: Sequence[tuple[dict[str, Any], str]]) -> None:
+    """Write an article's file; `revisions`: what is told of each and its HTML, the oldest first."""
+    told = [revisions[0][0]]
+    for (_, before), (more, html) in pairwise(revisions):
+        told.append({**more, "replace": [[before, html]]})
+    front = [f"{key}: {json.dumps(value, ensure_ascii=False)}" for key, value in {**head, "revisions": told}.items()]
+    path.write_text("\n".join(["---", *front, "---", revisions[0][1], ""]), "utf-8")
+
+
+def _show(wikitext: str) -> str:
+    redirect = re.fullmatch(r"#REDIRECT \[\[([^:|]+)\]\]", wikitext)
+    return _SHOWN.get(wikitext, write_redirect(redirect[1]) if redirect else f"<p>{wikitext}</p>")
 
 
 def revid_of(title: str, at: int) -> int:
@@ -100,8 +142,3 @@ def copy_world(folder: Path, world: Path = WORLD_FOLDER) -> Path:
         (folder / file.relative_to(world)).write_bytes(file.read_bytes())
     write_histories(folder)
     return folder
-
-
-def _quote(text: str) -> str:
-    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-    return f'"{escaped}"'

@@ -1,7 +1,8 @@
-"""A real MediaWiki on loopback that holds the pages of an embedded world: Debian's package on SQLite and PHP's server.
+"""A real MediaWiki on loopback with the titles of an embedded world: Debian's package on SQLite and PHP's server.
 
 The pages come in by an XML dump with the world's dates, so histories, redirects and categories are those of the
-embedded Wikipedia; page and revision ids are the wiki's own. What Wikipedia has and Debian does not package is stood in
+embedded Wikipedia; page and revision ids are the wiki's own. The world's articles are HTML, so what stands for them here
+is a line and their categories; wikitext is that of a few pages of the tests. What Wikipedia has and Debian does not package is stood in
 for: our own small templates by the names that articles use, and page properties that elsewhere the extensions
 Disambiguator and Wikibase set. Some pages that only this wiki has are moved, merged and deleted by the wiki's own
 programs. Pages are set up once for a state of the world and of the programs, in a folder that is
@@ -18,9 +19,9 @@ import subprocess
 import tempfile
 import time
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from xml.sax.saxutils import escape
 
@@ -130,13 +131,15 @@ class RealMediaWiki:
 
 
 @contextmanager
-def running_mediawiki(cache: Path, data: WorldData) -> Iterator[RealMediaWiki]:
+def running_mediawiki(cache: Path, data: WorldData, written: Mapping[str, Sequence[str]]) -> Iterator[RealMediaWiki]:
     """Serve a MediaWiki with a world's pages; set up in `cache` where it is not there yet.
+
+    `written`: title → wikitexts of its revisions, the oldest first.
 
     NotInstalledError where programs are missing; RuntimeError, with the last words of a program, when one fails.
     """
     version = find_programs()
-    pages = _list_pages(data)
+    pages = _list_pages(data, written)
     items = {page.title: page.qid for page in pages if page.qid}
     files = {
         "LocalSettings.php": _SETTINGS,
@@ -189,30 +192,41 @@ def write_dump(pages: list[Page]) -> str:
         lines += [
             f"<revision><timestamp>{revision.at}</timestamp><contributor><ip>127.0.0.1</ip></contributor>"
             f"<comment>{escape(revision.comment)}</comment><model>wikitext</model><format>text/x-wiki</format>"
-            f'<text xml:space="preserve">{escape(_as_saved(revision.text))}</text></revision>'
+            f'<text xml:space="preserve">{escape(revision.text.rstrip())}</text></revision>'
             for revision in page.revisions
         ]
         lines.append("</page>")
     return "\n".join([*lines, "</mediawiki>\n"])
 
 
-def _list_pages(data: WorldData) -> list[Page]:
+def _list_pages(data: WorldData, written: Mapping[str, Sequence[str]]) -> list[Page]:
     """Return templates, then categories, then the rest, so that each page is parsed when what it needs is there."""
     pages = sorted(Wiki(data).by_title.values(), key=lambda page: (-page.namespace, page.title))
+    for at, page in enumerate(pages):
+        texts = written.get(page.title) or [_stand_in(page)] * len(page.revisions)
+        revisions = (replace(each, text=text) for each, text in zip(page.revisions, texts, strict=True))
+        pages[at] = replace(page, revisions=tuple(revisions))
     templates = [
-        Page(0, 10, f"Template:{name}", (Revision(0, 0, "2015-01-01T00:00:00Z", "for tests", text),))
+        Page(0, 10, f"Template:{name}", (Revision(0, 0, "2015-01-01T00:00:00Z", "for tests", text),), {})
         for name, text in _TEMPLATES.items()
     ]
     changed = [
-        Page(0, 0, title, tuple(Revision(0, 0, at, "for tests", text) for at, text in revisions))
+        Page(0, 0, title, tuple(Revision(0, 0, at, "for tests", text) for at, text in revisions), {})
         for title, revisions in CHANGED.items()
     ]
     return templates + pages + changed
 
 
-def _as_saved(text: str) -> str:
-    """Return a text as an edit would have left it: MediaWiki drops white space at the end."""
-    return text.rstrip()
+def _stand_in(page: Page) -> str:
+    """Return wikitext that says of a page what does not stand in its HTML."""
+    if page.redirect_to:
+        return f"#REDIRECT [[{page.redirect_to}]]"
+    lines = ["Kept as HTML."] if page.namespace == 0 else []
+    lines += ["{{Disambiguation}}"] if page.is_disambiguation else []
+    categories = (
+        f"[[Category:{name}|{key}]]" if key else f"[[Category:{name}]]" for name, key in page.categories.items()
+    )
+    return "\n".join([*lines, *categories])
 
 
 @contextmanager
