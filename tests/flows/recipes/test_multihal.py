@@ -154,13 +154,13 @@ def test_what_is_dropped_says_why(english_build: Any) -> None:
     assert set(english_build["facts"]["paths_left_out"]) == {
         "ends_alike", "not_selected", "part_in_no_words", "same_words"
     }  # fmt: skip
-    assert english_build["merged"] == 3
+    assert english_build["merged"] == 4
 
 
 def test_two_foundations_may_dispute_an_answer(rows: list[dict[str, Any]]) -> None:
     disputed = {(row["input"], row["output"], *row["disputed_answers"]) for row in rows if row["disputed_answers"]}
     assert disputed == {
-        ("How high is Denali?", "6,190 m", "6,194 m"),
+        ("How high is Denali?", "6,190 m", "6,168 m"),
         ("How long is the river Nile?", "6650 kilometres", "6,695 km"),
     }
 
