@@ -44,6 +44,11 @@ def write_plainly(prompt_id: str, variables: Variables) -> str | None:
     return write(variables) if write else None
 
 
+def _list_levels(variables: Variables) -> str:
+    """Return the answer, and what its description ends with: the country of most places."""
+    return f"1:: {variables['answer']}\n2:: {re.split(', | in | of ', variables['answer_description'])[-1]}"
+
+
 def _annotate(variables: Variables) -> str:
     text = variables["paragraph"]
     for qid, name, parts in _read_knowledge(variables["knowledge"]):
@@ -80,7 +85,7 @@ def _word_question(variables: Variables) -> str:
 
 
 _PLAIN: Mapping[str, Callable[[Variables], str]] = {
-    "granola/granular_answers": lambda asked: f"1:: {asked['answer']}\n2:: something known",
+    "granola/granular_answers": _list_levels,
     "granola/description_consistency": lambda _: "Yes",
     "multihal/select_paths": _select_paths,
     "multihal/score_path": lambda _: "Score: 5",
