@@ -53,7 +53,8 @@ def _annotate(variables: Variables) -> str:
     text = variables["paragraph"]
     for qid, name, parts in _read_knowledge(variables["knowledge"]):
         for label, value in parts:
-            text = text.replace(value, f"{value} [qid: {qid}, name: {name}, {label}: {value}]", 1)
+            cited = f"{value} [qid: {qid}, name: {name}, {label}: {value}]"
+            text = re.sub(rf"(?<!\w){re.escape(value)}(?!\w)", lambda _, cited=cited: cited, text, count=1)
     return f"Paragraph: {text}"
 
 
