@@ -133,7 +133,7 @@ def test_every_published_path_joins_the_question_to_its_answer(rows: list[dict[s
         assert row["answer_type"] != "other" or ends & set(row["objects"]), row["id"]
         assert len(row["trip_labels"]) == len(row["responses_formatted"]) == len(row["part_sources"])
         assert row["judged_score"] >= 4
-        assert (row["judged_by"], row["licence"]) == ("rules-1", "Apache-2.0")
+        assert (row["judged_by"], row["licence"]) == ("scripted replies", "Apache-2.0")
 
 
 def test_what_is_dropped_says_why(english_build: Any) -> None:
