@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 from support.commands.command import Factmill
-from support.steps.other_replies import other_replies
 
 from tasks.assets import load_removed_from_evidence
 from tasks.core.service_settings import SCRIPTED
@@ -205,8 +204,7 @@ def test_no_question_changes_sides_when_ten_are_added(factmill: Factmill, built:
     assert len(asked) == 10
     more = [{**row, "question": f"Looking at articles of 2023 alone: {row['question']}"} for row in asked]
     (tmp_path / "more.json").write_text(json.dumps([*more, *authored]))
-    with other_replies({"fanoutqa/objective": lambda _: "Y", "fanoutqa/wording": lambda _: "No change."}):
-        after = factmill("build", "fanoutqa", "--source", tmp_path / "more.json", "--json")
+    after = factmill("build", "fanoutqa", "--source", tmp_path / "more.json", "--json")
     assert after.code == 0, after.err
     assert after.json["inputs"] == len(authored) + 10
     sides = {row["id"]: row["split"] for row in read_table(after.json, "fanoutqa")}

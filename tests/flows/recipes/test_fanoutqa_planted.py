@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from support.commands.command import Factmill
-from support.steps.other_replies import other_replies
+from support.worlds.replies import find_text, replying
 
 from tasks.storage.warehouse import open_warehouse
 from tasks.world.data import WORLD_FOLDER
@@ -38,12 +38,13 @@ def spoil_sub_answer(question: Question) -> None:
     question["strategy"][4]["answer"] = question["answer"]["Hekla"] = 1999
 
 
-def judge_objectivity(variables: Mapping[str, str]) -> str:
-    return "What is beautiful is a matter of taste.\nN" if "beautiful" in variables["question"] else "Y"
-
-
-def judge_wording(variables: Mapping[str, str]) -> str:
-    return "FLAG\nIt names no unit." if "what were the heights" in variables["question"] else "No change."
+def judge(prompt_id: str, variables: Mapping[str, str]) -> str | None:
+    """Return what a careful judge replies to what was planted."""
+    if prompt_id == "fanoutqa/objective" and "beautiful" in variables["question"]:
+        return "What is beautiful is a matter of taste.\nN\nN"
+    if prompt_id == "fanoutqa/wording" and "what were the heights" in variables["question"]:
+        return "FLAG\nIt names no unit."
+    return find_text(prompt_id, variables)
 
 
 PLANTED: dict[str, tuple[str, Plant, str]] = {
@@ -80,7 +81,7 @@ def rejects(factmill: Factmill, tmp_path_factory: pytest.TempPathFactory) -> dic
     spoiled = [plant(kind) for kind in PLANTED]
     spoiled[-1].pop("id")
     (folder / "q.json").write_text(json.dumps([*good, *spoiled]), "utf-8")
-    with other_replies({"fanoutqa/objective": judge_objectivity, "fanoutqa/wording": judge_wording}):
+    with replying(judge):
         ran = factmill("build", "fanoutqa", "--source", folder / "q.json", "--warehouse", folder / "w.duckdb", "--json")
     assert ran.code == 0, ran.err
     with open_warehouse(folder / "w.duckdb") as db:
