@@ -11,16 +11,10 @@ from tasks.world.wiki.request import ApiError, Parameters, Shape
 _PROPS = ("text", "categories", "links", "images", "externallinks", "revid", "displaytitle", "properties")
 _WRITTEN = "wikitext"
 """What is known as a property, and never there: pages are kept as the HTML that is shown of them."""
-
-_IGNORED = [
-    "disableeditsection",
-    "disabletoc",
-    "disablelimitreport",
-    "contentmodel",
-    "contentformat",
-    "useskin",
-    "parser",
-]
+_IGNORED = (
+    *("disableeditsection", "disabletoc", "disablelimitreport"),
+    *("contentmodel", "contentformat", "useskin", "parser"),
+)
 
 
 def run_parse(wiki: Wiki, params: Parameters, shape: Shape) -> dict[str, Any]:
