@@ -11,20 +11,16 @@ from tasks.world.wiki.request import ApiError, Parameters, Shape
 _PROPS = ("text", "categories", "links", "images", "externallinks", "revid", "displaytitle", "properties")
 _WRITTEN = "wikitext"
 """What is known as a property, and never there: pages are kept as the HTML that is shown of them."""
+_IGNORED = (
+    *("disableeditsection", "disabletoc", "disablelimitreport"),
+    *("contentmodel", "contentformat", "useskin", "parser"),
+)
 
 
 def run_parse(wiki: Wiki, params: Parameters, shape: Shape) -> dict[str, Any]:
     """Return the reply to action=parse, warnings aside."""
     wanted = set(params.known_values("prop", (*_PROPS, _WRITTEN), "parse", "|".join(_PROPS)))
-    for ignored in (
-        "disableeditsection",
-        "disabletoc",
-        "disablelimitreport",
-        "contentmodel",
-        "contentformat",
-        "useskin",
-        "parser",
-    ):
+    for ignored in _IGNORED:
         params.text(ignored)
     page, revision, redirects = _find_revision(wiki, params)
     if _WRITTEN in wanted:
