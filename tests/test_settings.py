@@ -56,7 +56,7 @@ def test_a_world_of_ones_own_is_read_from_its_path(tmp_path: Path) -> None:
         (WORLD.replace("openai", "oracle"), "models.author.kind"),
         (WORLD + "[models.embedder]\nkind='openai'\nname='x'\n", r"models.embedder.kind is `openai`.*is `local`"),
         (WORLD.replace("openai", "local"), "models.author.kind is `local`"),
-        (WORLD + "[models.critic]\nkind='rules'\nname='x'\n", "models.critic"),
+        (WORLD + "[models.critic]\nkind='scripted'\n", "models.critic"),
         (
             WORLD.replace('"http://a/sparql"', '"http://a/sparql", limits = { parallel = 0 }'),
             "wikidata.limits.parallel",
@@ -168,8 +168,8 @@ def test_a_model_to_be_measured_may_have_any_name_and_is_no_part_of_builds(tmp_p
     assert other.models["mine"].name == "m"
     assert other.digest(ROLES) == before.digest(ROLES)
     assert other.digest(["mine"]) != before.digest(["mine"])
-    with pytest.raises(SettingsError, match=r"models\.mine\.kind is `rules`; a model in this role is `openai`"):
-        load_world(write(tmp_path, WORLD + '[models.mine]\nkind = "rules"\nname = "rules-1"\n'))
+    with pytest.raises(SettingsError, match=r"models\.mine\.kind is `scripted`; a model in this role is `openai`"):
+        load_world(write(tmp_path, WORLD + '[models.mine]\nkind = "scripted"\n'))
 
 
 SECRET = "sk-live-0123456789abcdef"
@@ -226,7 +226,7 @@ def test_services_and_models_have_ages_which_are_no_part_of_the_lock(tmp_path: P
             "pageviews.max_age: .*'monthly' is no age; expected one such",
         ),
         (f'{AUTHOR}max_age = "1d"\n{JUDGE}', "models.judge.max_age: models.author has the same address and another"),
-        ('[models.author]\nkind = "rules"\nname = "r"\nmax_age = "1d"\n', "of kind `rules` says does not age"),
+        ('[models.author]\nkind = "scripted"\nmax_age = "1d"\n', "of kind `scripted` says does not age"),
     ],
 )
 def test_an_age_that_cannot_be_is_told(tmp_path: Path, more: str, told: str) -> None:

@@ -3,7 +3,7 @@
 A document is one of these:
 
 - a paragraph about one person of the world, or about two who have to do with each other: what they are, then facts, each
-  told in prose by the rules author's wordings, or in the plain sentences that BioKaLMA weighs
+  told in prose, or in the plain sentences that BioKaLMA weighs
 - such a paragraph about people who are made up, with names in any letters: so that the model learns that a paragraph keeps
   to its people, and not only which facts are true
 - a piece of an article, alone or with facts of its subject behind
@@ -23,13 +23,13 @@ from html import unescape
 from itertools import islice
 from pathlib import Path
 
+from prose import SENTENCES, verbalise_fact
+
 from tasks.assets import ROOT
 from tasks.biokalma.core.knowledge_sentences import verbalise_piece
 from tasks.biokalma.sources.lists import load_relation_forms
 from tasks.core.authoring.pieces import Piece
 from tasks.core.fingerprints import combine_digests, digest_bytes, seed_from
-from tasks.rules.biographies.pieces import Fact
-from tasks.rules.biographies.sentences import verbalise_facts
 from tasks.text.values.literals import format_date
 from tasks.world.data import WORLD_FOLDER, Item, WorldData, world_files
 from tasks.world.files.reading import load_world_data
@@ -47,8 +47,6 @@ UNTOLD = frozenset({INSTANCE_OF, GENDER, "P279", "P1889"})
 SCRIPTS = ((0xC0, 0x17F), (0x3B1, 0x3C9), (0x430, 0x44F), (0x5D0, 0x5EA), (0x627, 0x64A), (0x3041, 0x3096),
            (0x4E00, 0x9FBF), (0xAC00, 0xD7A3))  # fmt: skip
 """First and last letter of each script that made-up names may be written in."""
-LISTS = ("relation_forms.csv", "biography_sentences.csv")
-"""Lists that sentences are told by."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +113,7 @@ def read_corpus(folder: Path = WORLD_FOLDER) -> Corpus:
 def digest_inputs(folder: Path = WORLD_FOLDER) -> str:
     """Return the digest of everything the corpus is made from."""
     files = [path for path in world_files(folder) if path.name != "categories.yaml"]
-    lists = [ROOT / "data" / "lists" / name for name in LISTS]
+    lists = [ROOT / "data" / "lists" / "relation_forms.csv", SENTENCES]
     return combine_digests(digest_bytes(path.read_bytes()) for path in [*files, *lists])
 
 
@@ -176,11 +174,12 @@ def verbalise_plainly(subject: Subject, fact: Piece) -> str:
 
 
 def verbalise_in_prose(subject: Subject, fact: Piece, chance: random.Random) -> str:
-    """Return a fact as the rules author tells it, of the name or a part of it."""
+    """Return a fact in prose, of the name or a part of it."""
     name = chance.choice([subject.name, subject.name, subject.name.split()[-1]])
     is_repeated = chance.random() < 0.3
-    known = Fact(fact.property, fact.value)
-    return verbalise_facts(name, [known], subject.gender, is_person=bool(subject.gender), is_repeated=is_repeated)
+    return verbalise_fact(
+        name, fact.property, fact.value, subject.gender, is_person=bool(subject.gender), is_repeated=is_repeated
+    )
 
 
 def make_up_person(corpus: Corpus, chance: random.Random) -> Subject:

@@ -105,7 +105,7 @@ GRANOLA = Benchmark(
             f"{TRIVIAL_LIST}.txt",
             "granola_relations.csv",
             *("countries.csv", "regions.csv", "occupations.csv", "kinds.csv"),
-            *("rule_words.csv", "person_properties.txt"),
+            *("description_words.csv", "person_properties.txt"),
         ),
         queries=WIKIDATA_QUERIES,
     ),

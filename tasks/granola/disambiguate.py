@@ -46,11 +46,11 @@ from tasks.granola.core.namesakes import (
     read_lifetime,
 )
 from tasks.granola.core.rows import CandidateRow, DescribedQuestion, EntityQuestion, LinkedQuestion, PopularQuestion
+from tasks.granola.kinds import kinds_described
 from tasks.granola.lexicon import load_lexicon
 from tasks.granola.params import GranolaInputs
 from tasks.lookups.classes import look_up_claims
 from tasks.lookups.facts import look_up_around
-from tasks.rules.reading import kinds_described
 from tasks.text.matching import normalise
 
 V = TypeVar("V")

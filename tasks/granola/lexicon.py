@@ -3,23 +3,23 @@
 from functools import cache
 
 from tasks.granola.core.grounding import GEORGIA, Lexicon
-from tasks.rules.tables import load_tables
+from tasks.granola.words import load_words
 from tasks.text.matching import normalise, singular_form
 
 
 @cache
 def load_lexicon() -> Lexicon:
     """Return what the lists know of words; names of states of the past are words like others."""
-    tables = load_tables()
-    names = {**tables.adjectives, **tables.places}
-    nouns = {**tables.occupations, **tables.classes}
+    words = load_words()
+    names = {**words.adjectives, **words.places}
+    nouns = {**words.occupations, **words.classes}
     return Lexicon(
         places={
             # as words are read: without hyphens and possessives
             normalise(name.replace("-", " ").replace("'s ", " ")): place
             for name, place in names.items()
-            if place in tables.countries or place in tables.within
+            if place in words.countries or place in words.within
         },
-        within={**tables.within, GEORGIA: "United States"},
+        within={**words.within, GEORGIA: "United States"},
         wider={singular_form(noun.replace("-", " ")): wider for noun, wider in nouns.items() if wider},
     )

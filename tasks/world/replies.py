@@ -182,6 +182,20 @@ def format_file(prompt_id: str, file: RepliesFile) -> str:
     )
 
 
+def save_replies(prompt_id: str, file: RepliesFile) -> None:
+    """Write the replies to a prompt into their file."""
+    path = replies_path(prompt_id)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(format_file(prompt_id, file), "utf-8")
+    forget_replies()
+
+
+def forget_replies() -> None:
+    """Read the files anew when they are next asked for."""
+    _load_file.cache_clear()
+    digest_replies.cache_clear()
+
+
 class _Writer(yaml.SafeDumper):
     """Writes texts of several lines as blocks, and leaves empty what is None."""
 
@@ -243,7 +257,7 @@ class ScriptedReplies:
         for call, reply in zip(calls, found, strict=True):
             if reply is None:
                 asked = call.parts.get("prompt") or f"the operation {call.operation}"
-                error = f"no_scripted_reply: none is written for {asked} with these variables; {NAME_A_MODEL}"
+                error = f"no_scripted_reply: none is written for {asked} with these variables; name a model in the world's file"
                 deliver(call, Reply(None, "failed", error))
                 continue
             samples: Any = call.parts.get("samples", 1)

@@ -1,4 +1,4 @@
-"""The step that words generated questions, over a scripted chat server and with the rules author."""
+"""The step that words generated questions, over a scripted chat server."""
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -16,7 +16,6 @@ from tasks.core.service_settings import Limits, Model
 from tasks.fanoutqa.core.questions import dump_json
 from tasks.fanoutqa.core.rows import FanOutRow
 from tasks.fanoutqa.word import word_questions
-from tasks.rules.author import RulesAuthor
 
 LIMITS = Limits(parallel=2, timeout_s=5, attempts=2, backoff_s=0.01)
 
@@ -99,13 +98,3 @@ def test_questions_of_people_pass_untouched(run: Callable[..., Left], talker: Ta
     left = run(given)
     assert FanOutRow.model_validate(left.rows["a"]) == given
     assert talker.asked == []
-
-
-def test_the_rules_author_words_what_the_step_asks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    # no graph: a wording needs none
-    rules = RulesAuthor("rules-1@test", None)  # type: ignore[arg-type]
-    services = SimpleNamespace(model=lambda _role: (rules, Model(kind="rules", name="rules-1")))
-    left = run_step(word_questions, [make_row("a")], services, tmp_path, monkeypatch)
-    assert left.rows["a"]["author"] == "rules-1"
-    assert "five" in left.rows["a"]["question"]
-    assert left.rows["a"]["question"].endswith("what was the population of each of those as of November 2023?")

@@ -13,6 +13,7 @@ from support.commands.command import Factmill, Ran
 from support.processes.other_machine import HOME, other_machine
 from support.processes.standing_prefect import copy_history, standing_server, wait_ready
 from support.webs.prepared import copy_prepared
+from support.worlds.replies import replying
 
 
 @pytest.fixture(scope="session")
@@ -58,9 +59,11 @@ def embedded_build(embedded_builds: dict[str, Any]) -> Any:
 
 
 @pytest.fixture(scope="session")
-def factmill(session_home: Path, prefect_api: str) -> Factmill:
-    """Return the command; builds and evaluations that it makes in this process go without Prefect."""
-    return Factmill(session_home, prefect_api, on_prefect=False)
+def factmill(session_home: Path, prefect_api: str) -> Iterator[Factmill]:
+    """Return the command; builds and evaluations that it makes in this process go without Prefect, and prompts of sources that
+    tests bring get the plainest replies."""
+    with replying():
+        yield Factmill(session_home, prefect_api, on_prefect=False)
 
 
 @pytest.fixture(scope="session")

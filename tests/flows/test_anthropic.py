@@ -12,8 +12,6 @@ from support.habits.runs import read_tables, small_arguments
 from support.habits.server import HabitsServer, write_habit_world
 from support.messages.server import KEY, MessagesServer, error, write_messages_world
 
-from tasks.engine.services import embedded_graph
-
 HABIT = "well-formed"
 ROLES = ("author", "judge", "answerer")
 ENVIRONMENT = {"ANTHROPIC_TEST_KEY": KEY}
@@ -23,10 +21,9 @@ BATCH = f'{PRICE}\nmode = "batch"\njobs = {{ poll_s = 0.1, few_singly = 0 }}'
 
 @pytest.fixture(scope="module")
 def habits(session_home: Path) -> Iterator[HabitsServer]:
-    with embedded_graph(session_home) as graph:
-        server = HabitsServer(graph, contents=Measured)
-        yield server
-        server.close()
+    server = HabitsServer(contents=Measured)
+    yield server
+    server.close()
     assert server.faults == 0
 
 

@@ -13,8 +13,6 @@ from support.commands.command import Factmill
 from support.habits.runs import Came, HabitRuns
 from support.habits.server import HabitsServer
 
-from tasks.engine.services import embedded_graph
-
 BENCHMARKS = ("granola", "multihal", "biokalma", "slaq", "fanoutqa")
 SERVERS = (
     "ignores n",
@@ -29,10 +27,9 @@ OWN_REASON = {"cut off": "cut_off", "empty": "empty_reply", "JSON 10,000 deep": 
 
 @pytest.fixture(scope="module")
 def runs(factmill: Factmill, session_home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[HabitRuns]:
-    with embedded_graph(session_home) as graph:
-        server = HabitsServer(graph)
-        yield HabitRuns(factmill, server, tmp_path_factory.mktemp("habits"), rows=4)
-        server.close()
+    server = HabitsServer()
+    yield HabitRuns(factmill, server, tmp_path_factory.mktemp("habits"), rows=4)
+    server.close()
     assert server.faults == 0
 
 

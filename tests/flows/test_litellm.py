@@ -16,8 +16,6 @@ from support.habits.runs import read_tables, small_arguments
 from support.habits.server import HabitsServer, write_habit_world
 from support.messages.server import KEY, MessagesServer, write_messages_world
 
-from tasks.engine.services import embedded_graph
-
 LITELLM = os.environ.get("FACTMILL_LITELLM", "")
 HABIT = "well-formed"
 ROLES = ("author", "judge")
@@ -37,10 +35,9 @@ pytestmark = pytest.mark.skipif(not LITELLM, reason="FACTMILL_LITELLM names no c
 
 @pytest.fixture(scope="module")
 def habits(session_home: Path) -> Iterator[HabitsServer]:
-    with embedded_graph(session_home) as graph:
-        server = HabitsServer(graph)
-        yield server
-        server.close()
+    server = HabitsServer()
+    yield server
+    server.close()
 
 
 @pytest.fixture(scope="module")

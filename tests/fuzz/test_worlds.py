@@ -45,7 +45,7 @@ def test_a_damaged_world_is_read_or_named(tmp_path: Path, content: bytes, graph:
 @given(
     address=st.sampled_from(ADDRESSES),
     key=st.sampled_from(["", SECRET, "NO_SUCH_KEY", "path", "A" * 90]),
-    kind=st.sampled_from(["openai", "rules", "local", "x"]),
+    kind=st.sampled_from(["openai", "scripted", "local", "x"]),
     number=st.sampled_from(["1", "-1", "1e999", "nan", "'a'", "9" * 5000, "2026-01-01", "[]"]),
 )
 def test_a_world_of_odd_values_is_read_or_named(tmp_path: Path, address: str, key: str, kind: str, number: str) -> None:

@@ -24,7 +24,7 @@ BORN = {
     ("Alan Turing", "Q5", "English computer scientist"): ("London", "Q101", "capital of the United Kingdom"),
     ("Évariste Galois", "Q6", "French mathematician"): ("Bourg-la-Reine", "Q106", "commune in Hauts-de-Seine, France"),
 }
-RULES = 'kind = "rules"\nname = "rules-1"\n'
+SCRIPTED = 'kind = "scripted"\n'
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ def workplace(chat_server: Any, tmp_path_factory: pytest.TempPathFactory) -> Wor
         f'kind = "openai"\nname = "tiny"\nurl = "{chat_server.url}"\nkey_env = "TINY_KEY"\nlimits = {{parallel = 2}}\n'
     )
     (folder / "nonsense.toml").write_text(write_world("nonsense", author=model, judge=model))
-    (folder / "nonsense_judge.toml").write_text(write_world("nonsense judge", author=RULES, judge=model))
+    (folder / "nonsense_judge.toml").write_text(write_world("nonsense judge", author=SCRIPTED, judge=model))
     rows = [{"question": f"Where was {who[0]} born?", "answers": [where[0]]} for who, where in BORN.items()]
     (folder / "P19.six.json").write_text(json.dumps(rows))
     (folder / "six.nt").write_text(spell_out("\n".join(list_triples())), "utf-8")
@@ -165,7 +165,7 @@ def test_nonsense_of_the_judge_leaves_no_score_and_rejects_the_row(workplace: Wo
     report = workplace.build("nonsense_judge")
     check_balance(report)
     assert report["reasons"] == {"score_description_consistency": {"cut_off": 6}}
-    assert report["author"] == "rules-1"
+    assert report["author"] == "scripted replies"
     by_tiny = [
         chat for chat in recorded_chats(workplace.warehouse("nonsense_judge")) if chat["parts"]["model"] == "tiny"
     ]

@@ -77,11 +77,15 @@ def test_the_body_says_what_was_made_dropped_and_left_out(tmp_path: Path) -> Non
         assert told in body, told
 
 
-def test_rows_by_rules_are_told_in_the_first_line(tmp_path: Path) -> None:
-    rules = {"author": "rules-1", "models": {"author": "rules-1"}, "rules": "rules-1.0"}
+def test_rows_by_scripted_replies_are_told_in_the_first_line(tmp_path: Path) -> None:
+    scripted = {
+        "author": "scripted replies",
+        "models": {"author": "scripted replies"},
+        "scripted": {"multihal/score_path": "1"},
+    }
     services = {"wikidata": "embedded-0/wikidata", "wikipedia": "embedded-0/wikipedia"}
-    _, body = split_card(render_card(make(tmp_path, multihal_tables(), **rules, services=services)))
-    assert body.startswith("> **These rows are by rules-1")
+    _, body = split_card(render_card(make(tmp_path, multihal_tables(), **scripted, services=services)))
+    assert body.startswith("> **No language model wrote these rows: scripted replies")
 
 
 def test_nothing_in_a_row_or_a_prompt_becomes_part_of_the_page(tmp_path: Path) -> None:

@@ -169,14 +169,16 @@ def test_a_card_cuts_names_and_escapes_what_sources_say(tmp_path: Path) -> None:
 
 
 def test_citation_is_valid_and_names_paper_and_build(tmp_path: Path) -> None:
-    release = make(tmp_path, FANOUTQA, fanout_tables(), author="rules-1")
+    release = make(
+        tmp_path, FANOUTQA, fanout_tables(), author="scripted replies", scripted={"fanoutqa/word_question": "1"}
+    )
     write_release(release, tmp_path / "out")
     told = yaml.safe_load((tmp_path / "out/CITATION.cff").read_text("utf-8"))
     schema = files("check_jsonschema") / "builtin_schemas/vendor/citation-file-format.json"
     jsonschema.validate(told, json.loads(schema.read_text("utf-8")))
     assert (told["version"], told["license"]) == (release.build.build_id, "CC-BY-SA-4.0")
     assert told["references"][0]["authors"][0] == {"given-names": "Andrew", "family-names": "Zhu"}
-    assert told["abstract"].startswith("These rows are by rules-1: plain rules")
+    assert told["abstract"].startswith("No language model wrote these rows: scripted replies")
 
 
 def test_what_is_no_release_is_left_alone(warehouse: Path, tmp_path: Path) -> None:

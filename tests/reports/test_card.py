@@ -25,7 +25,7 @@ def take(*evaluated: Evaluated, missing: tuple[Missing, ...] = (), **left_out: l
 @pytest.fixture(scope="module")
 def card() -> Card:
     evaluated = [make_evaluated("strong", GOOD), make_evaluated("alike", ["no", *GOOD[1:]])]
-    weak = make_evaluated(MODEL, ["no"] * 8 + [""] * 12, rules="rules-1")
+    weak = make_evaluated(MODEL, ["no"] * 8 + [""] * 12, scripted={"x": "1"})
     other = make_evaluated("strong", GOOD).record
     other.lock["params"]["params"]["limit"] = 5
     measured = take(*evaluated, weak, left_out=[other])
@@ -33,7 +33,9 @@ def card() -> Card:
 
 
 def test_the_first_line_says_that_it_ranks_none_and_what_lacks_scores(card: Card) -> None:
-    assert card.warnings[0].startswith("This card ranks no models: the rows of multihal-1 were written by rules-1")
+    assert card.warnings[0].startswith(
+        "This card ranks no models: the rows of multihal-1 were written by scripted replies"
+    )
     assert f"Only a part of what was asked has a score ({MODEL} on multihal 40.0 %" in card.warnings[0]
     assert render_card_markdown(card).startswith("> **This card ranks no models: ")
     page = render_card_html(card)

@@ -101,7 +101,7 @@ def make_lock(code: str) -> dict[str, Any]:
         "services": {},
         "models": {},
         "author": "none",
-        "rules": None,
+        "scripted": None,
         "sources": {"files": {}, "wikidata": None},
         "params": {},
     }

@@ -35,7 +35,6 @@ from support.habits.table import HABITS
 from flows.benchmarks import BENCHMARKS
 from flows.prefect_server import prefect_server, prefect_settings
 from tasks.assets import ROOT
-from tasks.engine.services import embedded_graph
 
 PRICES = "usd_per_million_in = 1.1\nusd_per_million_out = 4.4"
 PILOTED = {"granola": 253, "multihal": 51, "biokalma": 48, "slaq": 58, "fanoutqa": 56}
@@ -201,9 +200,9 @@ def main() -> int:
         folder = Path(scratch)
         home = Path(os.environ.get("FACTMILL_HOME", folder / "home"))
         os.environ.update(prefect_settings(home))
-        with prefect_server(home) as prefect, embedded_graph(home) as graph:
+        with prefect_server(home) as prefect:
             prefect.wait_ready()
-            server = HabitsServer(graph, contents=Measured)
+            server = HabitsServer(contents=Measured)
             factmill = Factmill(home, os.environ["PREFECT_API_URL"], on_prefect=False)
             trial = Trial(factmill, server, options.habit, folder, options.share)
             if options.evaluations is None:

@@ -25,7 +25,6 @@ from support.habits.server import HabitsServer
 from support.habits.table import HABITS
 
 from flows.prefect_server import prefect_server, prefect_settings
-from tasks.engine.services import embedded_graph
 
 BENCHMARKS = ("granola", "multihal", "biokalma", "slaq", "fanoutqa")
 PLAIN = "well-formed"
@@ -84,9 +83,9 @@ def main() -> int:
         folder = Path(scratch)
         home = Path(os.environ.get("FACTMILL_HOME", folder / "home"))
         os.environ.update(prefect_settings(home))
-        with prefect_server(home) as prefect, embedded_graph(home) as graph:
+        with prefect_server(home) as prefect:
             prefect.wait_ready()
-            server = HabitsServer(graph, options.seed)
+            server = HabitsServer(options.seed)
             runs = HabitRuns(Factmill(home, os.environ["PREFECT_API_URL"]), server, folder, options.rows)
             print("benchmark habit                  asked  publ share beyond  extra refused code  ", flush=True)
             good = [measure(runs, benchmark, options.habits) for benchmark in options.benchmarks]

@@ -69,7 +69,7 @@ def make(warehouse: Path, lock: str = "a", *names: str, flow: dict[str, Any] | N
     with open_warehouse(empty_warehouse(warehouse)) as db:
         merge_stage(db, "run", 1, [receipt], SUMMARY)
         tables = {"granola_candidates": candidates(*names)}
-        report = {"rows": len(names), "author": "rules-1", "world": "w", "rejects": 1}
+        report = {"rows": len(names), "author": "scripted replies", "world": "w", "rejects": 1}
         return publish(db, "run", "granola", {"lock": lock, **more}, {"flow": flow or {}}, tables, report, NOW)
 
 
@@ -192,27 +192,32 @@ def test_an_export_of_a_changed_table_is_refused(tmp_path: Path) -> None:
         export_build(path, record, tmp_path / "again", NO_FORMS)
 
 
+SCRIPTS = {"x/write": "1"}
+
+
 @pytest.mark.parametrize(
-    ("rules", "services", "is_cautious"),
+    ("scripted", "services", "is_cautious"),
     [
-        ("rules-1.abc@embedded-1/wikidata", EMBEDDED, False),
-        ("rules-1.abc@graph-1", EMBEDDED | {"wikidata": "graph-1"}, True),
-        ("rules-1.abc@embedded-1/wikidata", EMBEDDED | {"wikipedia": "https://en.wikipedia.org"}, True),
+        (SCRIPTS, EMBEDDED, False),
+        (SCRIPTS, EMBEDDED | {"wikidata": "graph-1"}, True),
+        (SCRIPTS, EMBEDDED | {"wikipedia": "https://en.wikipedia.org"}, True),
         (None, REAL, False),
     ],
 )
-def test_rows_of_the_rules_author_outside_its_world_carry_a_caution(
-    rules: str | None, services: dict[str, str], is_cautious: bool
+def test_rows_of_scripted_replies_outside_its_world_carry_a_caution(
+    scripted: dict[str, str] | None, services: dict[str, str], is_cautious: bool
 ) -> None:
-    assert ("not for use" in describe_caution({"rules": rules, "services": services})) == is_cautious
+    assert (
+        "not for use" in describe_caution({"scripted": scripted, "author": "scripted replies", "services": services})
+    ) == is_cautious
 
 
 def test_an_export_tells_what_its_rows_are_not_for(tmp_path: Path) -> None:
     for name, services, is_cautious in (("sound", EMBEDDED, False), ("shown", REAL, True)):
-        record = make(tmp_path / "w.duckdb", name, "p", rules="rules-1.abc", services=services)
+        record = make(tmp_path / "w.duckdb", name, "p", scripted=SCRIPTS, author="scripted replies", services=services)
         export_build(tmp_path / "w.duckdb", record, tmp_path / name, NO_FORMS)
         told = (tmp_path / name / "build.md").read_text("utf-8")
-        assert told.startswith(f"# {record.build_id}\n\n1 rows by rules-1 in world w, published ")
+        assert told.startswith(f"# {record.build_id}\n\n1 rows by scripted replies in world w, published ")
         assert ("not for use" in told) == is_cautious
 
 

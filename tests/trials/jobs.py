@@ -33,7 +33,6 @@ from support.habits.table import HABITS
 
 from flows.benchmarks import BENCHMARKS
 from flows.prefect_server import prefect_server, prefect_settings
-from tasks.engine.services import embedded_graph
 from tasks.errors import RepliesAwaited
 
 LOSES, FAILS, RESTARTS = 50, 41, 37
@@ -189,9 +188,9 @@ def try_builds(folder: Path, names: Sequence[str], habit: str, most_lines: int, 
     """Build benchmarks both ways; True when all agree."""
     home = Path(os.environ.get("FACTMILL_HOME", folder / "home"))
     os.environ.update(prefect_settings(home))
-    with prefect_server(home) as prefect, embedded_graph(home) as graph:
+    with prefect_server(home) as prefect:
         prefect.wait_ready()
-        habits = HabitsServer(graph)
+        habits = HabitsServer()
         builds = Builds(folder, Factmill(home, os.environ["PREFECT_API_URL"]), habits, habit, most_lines)
         good = [builds.compare_files(name) if files else builds.compare(name, kills) for name in names]
         habits.close()

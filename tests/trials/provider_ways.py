@@ -29,8 +29,6 @@ from support.messages.server import KEY, MessagesServer
 from support.webs.proxies import LoopbackProxy
 from trials.worlds import write_provider_world
 
-from tasks.core.calls.knowledge import Knowledge
-
 BENCHMARKS = ("granola", "multihal", "biokalma", "slaq", "fanoutqa")
 LITELLM = "FACTMILL_LITELLM"
 """Environment variable that names LiteLLM's command."""
@@ -52,7 +50,7 @@ def _want_proxy(turn: Turn) -> Reply:
     return turn.answer() if "via" in turn.headers else refuse(403, "Direct connections are refused.")
 
 
-def compare_ways(command: OtherCommand, folder: Path, knowledge: Knowledge, names: Sequence[str]) -> bool:
+def compare_ways(command: OtherCommand, folder: Path, names: Sequence[str]) -> bool:
     """Build by these ways (none named: all); print a line each; True when all rows are equal."""
     habits = {
         "plain": ProviderHabit(Turn.answer, "no faults"),
@@ -61,7 +59,7 @@ def compare_ways(command: OtherCommand, folder: Path, knowledge: Knowledge, name
         "Anthropic SDK": ProviderHabit(Turn.answer, "no faults"),
         "LiteLLM": ProviderHabit(Turn.answer, "no faults"),
     }
-    server = ProviderServer(habits, Contents(knowledge))
+    server = ProviderServer(habits, Contents())
     plain = {}
     for benchmark in BENCHMARKS:
         plain[benchmark] = _build(command, folder, benchmark, "plain", Way(server.url("plain")))[0]

@@ -40,9 +40,7 @@ from support.habits.runs import read_tables
 from trials.worlds import write_provider_world
 
 from flows.prefect_server import prefect_server, prefect_settings
-from tasks.core.calls.knowledge import Knowledge
 from tasks.core.measures.metrics import Scores, measure
-from tasks.engine.services import embedded_graph
 
 RUNS: dict[str, tuple[str, ...]] = {
     "granola": ("evaluate", "granola", "--setting", "greedy", "--limit", "40"),
@@ -85,7 +83,6 @@ class Trial:
     folder: Path
     builds: dict[str, str]
     planted: Planted
-    knowledge: Knowledge
     plain: dict[str, Outcome] = field(default_factory=dict)
 
     def run(self, name: str, url: str, habit: ProviderHabit, run: str, warehouse: Path, *more: str) -> Outcome:
@@ -283,7 +280,7 @@ def try_planted(trial: Trial, seeds: int) -> bool:
     habit = ProviderHabit(respond, "fails, blocks and cuts")
     held: Counter[str] = Counter()
     for seed in range(1, seeds + 1):
-        seeded = replace(trial, planted=Planted(trial.knowledge, trial.planted.gold, SHARE, seed))
+        seeded = replace(trial, planted=Planted(trial.planted.gold, SHARE, seed))
         server = ProviderServer({"planted": habit}, seeded.planted, seed)
         warehouse = trial.copy_warehouse("planted")
         for run in ("granola", "slaq"):
@@ -335,22 +332,22 @@ def main() -> int:
         folder = Path(scratch)
         home = folder / "home"
         os.environ.update(prefect_settings(home))
-        with prefect_server(home) as prefect, embedded_graph(home) as graph:
+        with prefect_server(home) as prefect:
             prefect.wait_ready()
             command = OtherCommand(given.factmill, home, os.environ["PREFECT_API_URL"])
             print(f"factmill of {command.root}", flush=True)
             if given.equal:
                 from trials.provider_ways import compare_ways
 
-                good = compare_ways(command, folder, graph, given.habits)
+                good = compare_ways(command, folder, given.habits)
             else:
-                trial = prepare(command, folder, graph)
+                trial = prepare(command, folder)
                 good = try_planted(trial, given.seeds) if given.planted else try_all(trial, given.habits, given.runs)
             command.close()
     return 0 if good else 1
 
 
-def prepare(command: OtherCommand, folder: Path, knowledge: Knowledge) -> Trial:
+def prepare(command: OtherCommand, folder: Path) -> Trial:
     """Build what is measured on."""
     warehouse = folder / "measured.duckdb"
     builds = {}
@@ -359,7 +356,7 @@ def prepare(command: OtherCommand, folder: Path, knowledge: Knowledge) -> Trial:
         if ran.code:
             raise SystemExit(f"{benchmark}: the build ends with {ran.code}: {ran.err[-1000:]}")
         builds[benchmark] = ran.json["build_id"]
-    return Trial(command, folder, builds, Planted(knowledge, read_gold(warehouse), SHARE), knowledge)
+    return Trial(command, folder, builds, Planted(read_gold(warehouse), SHARE))
 
 
 if __name__ == "__main__":

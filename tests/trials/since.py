@@ -30,7 +30,6 @@ from support.worlds.planted_world import PlantedWorld, describe_models, stand_in
 from flows.prefect_server import prefect_settings
 from tasks.assets import ROOT
 from tasks.engine.naming.identities import world_identity
-from tasks.engine.services import embedded_graph
 
 BENCHMARKS = ("granola", "multihal", "biokalma", "slaq", "fanoutqa")
 
@@ -100,7 +99,7 @@ def compare_served(folder: Path, factmill: Factmill, benchmarks: Sequence[str], 
         options = ["--world", world, *name_sources(benchmark), *more]
         return _build(factmill, folder, name, benchmark, size, options)
 
-    with embedded_graph(factmill.home) as graph, closing(HabitsServer(graph)) as server:
+    with closing(HabitsServer()) as server:
         with planted.served() as urls:
             world.write_text(planted.describe(urls, describe_models(server)), "utf-8")
             for each in benchmarks:

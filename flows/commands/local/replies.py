@@ -33,6 +33,7 @@ from tasks.world.replies import (
     load_yaml,
     read_entries,
     replies_path,
+    save_replies,
 )
 
 _CHAINED = "What rests on replies that are missing, such as BioKaLMA's later rounds, is asked once these are written; run this again then."
@@ -103,7 +104,7 @@ def add_replies(form: Path, written_by: str | None, asked: Sequence[Asked]) -> d
     if not isinstance(told, dict) or not all(isinstance(entries, list) for entries in told.values()):
         raise WorldError(f"{form}: expected prompts with a list of entries each, as `--missing` prints them")
     known = {prompt: keys for each in asked for prompt, keys in each.prompts.items()}
-    texts = {}
+    files = {}
     for prompt, entries in told.items():
         if prompt not in known:
             raise WorldError(f"{form}: no embedded build asks the prompt {prompt}; expected one of {', '.join(known)}")
@@ -121,10 +122,9 @@ def add_replies(form: Path, written_by: str | None, asked: Sequence[Asked]) -> d
         author = written_by or there.written_by
         if not author:
             raise UsageError(f"there is no file of replies to {prompt} yet; say who wrote these with --written-by NAME")
-        texts[prompt] = format_file(prompt, RepliesFile(author, {**there.replies, **added}))
-    for prompt, text in texts.items():
-        replies_path(prompt).parent.mkdir(parents=True, exist_ok=True)
-        replies_path(prompt).write_text(text, "utf-8")
+        files[prompt] = RepliesFile(author, {**there.replies, **added})
+    for prompt, file in files.items():
+        save_replies(prompt, file)
     return {prompt: len(entries) for prompt, entries in told.items()}
 
 
@@ -132,7 +132,7 @@ def tidy_files() -> list[str]:
     """Write all files anew in their own form, sorted; return the prompts whose files were otherwise."""
     changed = find_untidy()
     for prompt in changed:
-        replies_path(prompt).write_text(format_file(prompt, load_replies(prompt)), "utf-8")
+        save_replies(prompt, load_replies(prompt))
     return changed
 
 

@@ -26,8 +26,6 @@ class BiographyProperty:
     """Words, one or more, that a sentence tells it with."""
     asked: frozenset[str]
     """Further words that a question asks for it with."""
-    stands_alone: bool
-    """The mere mention of a value tells it: `the painter`."""
 
 
 def read_biography_properties(text: str) -> Mapping[str, BiographyProperty]:
@@ -39,8 +37,6 @@ def read_biography_properties(text: str) -> Mapping[str, BiographyProperty]:
             raise SettingsError(f"biography_properties.csv, line {reader.line_num}: expected the columns {_COLUMNS}")
         labels, cues, asked = (frozenset(line[each].split(";")) - {""} for each in ("property", "cues", "asked"))
         first = line["property"].partition(";")[0]
-        known = BiographyProperty(
-            first, line["aspect"], line["tie"], line["theme"], cues - {"*"}, asked, stands_alone="*" in cues
-        )
+        known = BiographyProperty(first, line["aspect"], line["tie"], line["theme"], cues - {"*"}, asked)
         properties.update(dict.fromkeys(labels, known))
     return properties

@@ -17,7 +17,7 @@ them to it. All lists are in a fixed order, so that answers can be compared and 
 
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Literal, NewType, Protocol
+from typing import Any, Literal, NewType
 
 from tasks.core.calls.call import Call
 from tasks.core.fingerprints import Json
@@ -185,19 +185,3 @@ def choose_candidate(candidates: Sequence[Candidate]) -> Candidate:
     The paper's rule (Appendix B, "QID disambiguation"): small numbers were given early, to what is widely known.
     """
     return min(candidates, key=lambda candidate: (candidate.via != "label", id_number(candidate.qid)))
-
-
-class Knowledge(Protocol):
-    """A Wikidata that can be read directly, in batches: the local graph. Unknown ids are absent from the results."""
-
-    def find(self, names: Iterable[str]) -> dict[str, list[Candidate]]:
-        """Return name → items that bear it, labels first, then by number of the QID."""
-        ...
-
-    def describe(self, qids: Iterable[str]) -> dict[Qid, Description]:
-        """Return QID → label, description, English article."""
-        ...
-
-    def neighbours(self, qids: Iterable[str], pids: Sequence[str]) -> dict[Qid, list[Neighbour]]:
-        """Return QID → direct item claims of these properties, by number of pid and qid."""
-        ...

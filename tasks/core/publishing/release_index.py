@@ -135,7 +135,9 @@ class _Lock(_Open):
     services: _Services
     models: dict[str, str]
     author: str
-    rules: str | None
+    scripted: dict[str, str] | None = None
+    rules: str | None = None
+    """Of releases by older versions, whose rows rules may have written."""
     sources: _Sources
     prompts: dict[str, str]
     lists: dict[str, str]

@@ -40,7 +40,6 @@ def explain(
     return [each.label for each in explain_row(RowFacts(find_divergences(before, after), columns, **facts), locks)]
 
 
-RULES = ("rules-1.aa@embedded-1/wikidata", "rules-1.bb@embedded-1/wikidata", "rules-1.aa@embedded-2/wikidata")
 CASES: dict[str, tuple[list[str], list[str]]] = {
     "a prompt": (explain([chat("old")], [chat("new", prompt_digest="p2")]), ["prompt: x/write"]),
     "a model": (
@@ -48,13 +47,9 @@ CASES: dict[str, tuple[list[str], list[str]]] = {
         ["model: author"],
     ),
     "a reply that was drawn anew": (explain([chat("old")], [chat("new")]), ["reply: x/write"]),
-    "the code of the rules author": (
-        explain([chat("old", service=RULES[0])], [chat("new", service=RULES[1])]),
-        ["code: rules author"],
-    ),
-    "the world that the rules author reads": (
-        explain([chat("old", service=RULES[0])], [chat("new", service=RULES[2])]),
-        ["world: wikidata"],
+    "a scripted reply that was edited": (
+        explain([chat("old", script="1")], [chat("new", script="2")]),
+        ["reply: x/write"],
     ),
     "an item": (explain([item("old")], [item("new")]), ["world: wikidata"]),
     "an item, of which the author writes": (
@@ -142,8 +137,8 @@ def test_the_cause_is_what_differs_first_and_shows(found: list[str], told: list[
 
 def test_calls_that_ask_and_are_answered_alike_are_no_difference() -> None:
     """Whatever the services are called: those of the embedded world have another name after any change of it."""
-    before = [item("same", service="embedded-1/wikidata"), chat("same", service=RULES[0])]
-    after = [item("same", service="embedded-2/wikidata"), chat("same", service=RULES[2])]
+    before = [item("same", service="embedded-1/wikidata"), chat("same", script="1")]
+    after = [item("same", service="embedded-2/wikidata"), chat("same", script="1")]
     assert find_divergences(before, after) == []
 
 

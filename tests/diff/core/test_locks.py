@@ -32,8 +32,8 @@ EMBEDDED = [{name: f"embedded-{n}/{name}" for name in ("wikidata", "wikipedia")}
         ({}, {"models": {"author": "other", "judge": "mine"}, "author": "other"}, ["model: author"]),
         ({}, {"author": "oracle"}, ["model: answers"]),
         ({}, {"prompts": {"x/write": "p2"}, "queries": {}}, ["prompt: x/write", "query: wikidata/item_facts"]),
-        ({"rules": "rules-1.aa@w"}, {"rules": "rules-1.bb@w"}, ["code: rules author"]),
-        ({"rules": "rules-1.aa@w"}, {"rules": "rules-1.aa@v"}, []),
+        ({"scripted": {"x/write": "1"}}, {"scripted": {"x/write": "2"}}, ["reply: x/write"]),
+        ({"scripted": None}, {"scripted": None}, []),
         (
             {},
             {"params": {"params": {"least": 3}, "embedder": {"name": "n", "digest": "d"}}},

@@ -1,39 +1,28 @@
-"""What services, and the rules author, are known by."""
+"""What services are known by."""
 
-import subprocess
-import sys
-from collections.abc import Mapping
 from datetime import date
 from pathlib import Path
 
 import pytest
 from support.graphs.rdf_lines import spell_out
 
-from tasks.assets import ROOT
-from tasks.core.service_settings import Endpoint, Model, Wikidata
+from tasks.core.service_settings import SCRIPTED, Endpoint, Model, Wikidata
 from tasks.engine.naming.identities import (
-    RULES,
     check_graph_languages,
-    digest_rules,
     has_translator,
     identify_service,
-    rules_identity,
     service_identities,
     service_urls,
     wikidata_identity,
     world_identity,
 )
-from tasks.engine.naming.own_code import read_code
 from tasks.errors import UsageError
 from tasks.graph.load import load_graph
 from tasks.graph.lookup import open_graph
 from tasks.settings import World, graphs_folder
 from tasks.world.data import digest_world
 
-LISTS = {
-    path.name: path.read_bytes() for folder in ("lists", "world/replies") for path in (ROOT / "data" / folder).iterdir()
-}
-RULES_MODEL = Model(kind="rules", name="rules-1")
+SCRIPTED_MODEL = Model(kind="scripted", name=SCRIPTED)
 
 
 def make_world(wikidata: Wikidata) -> World:
@@ -46,7 +35,7 @@ def make_world(wikidata: Wikidata) -> World:
         pageviews=Endpoint(url="embedded"),
         falcon=Endpoint(url="https://falcon.example"),
         dbpedia=Endpoint(url="https://dbpedia.example"),
-        models={"author": RULES_MODEL},
+        models={"author": SCRIPTED_MODEL},
     )
 
 
@@ -103,77 +92,4 @@ def test_a_graph_without_labels_in_a_language_is_told_before_the_build(own_home:
 def test_a_world_has_a_translator_when_it_names_one() -> None:
     translator = Model(kind="local", name="small")
     assert not has_translator(WEB)
-    assert has_translator(WEB.model_copy(update={"models": {"author": RULES_MODEL, "translator": translator}}))
-
-
-def test_the_rules_author_is_named_by_its_code_and_the_graph_it_reads(own_home: Path, graph: str) -> None:
-    code = digest_rules(read_code(), LISTS)[:8]
-    assert rules_identity(EMBEDDED, own_home) == f"rules-1.{code}@{world_identity()}/wikidata"
-    assert rules_identity(GRAPH, own_home) == f"rules-1.{code}@{graph}"
-
-
-def changes_rules(code: Mapping[str, str] | None = None, lists: Mapping[str, bytes] | None = None) -> bool:
-    """True when the author is another one with these modules and lists in place of ours."""
-    before = digest_rules(read_code(), LISTS)
-    return digest_rules({**read_code(), **(code or {})}, {**LISTS, **(lists or {})}) != before
-
-
-@pytest.mark.parametrize(
-    "module",
-    [
-        RULES,
-        "tasks.core.authoring.fanout_wording",
-        "tasks.text.sentences",
-        "tasks.rules.levels.answers",
-        "tasks.assets",
-    ],
-)
-def test_a_changed_module_that_the_rules_rest_on_makes_another_author(module: str) -> None:
-    assert changes_rules({module: read_code()[module] + "\nLATER = True\n"})
-
-
-@pytest.mark.parametrize(
-    "module", ["flows.cli.main", "flows.granola", "tasks.engine.building", "tasks.slaq.questions", "tasks.clients.chat"]
-)
-def test_a_changed_module_that_they_do_not_rest_on_does_not(module: str) -> None:
-    assert not changes_rules({module: read_code()[module] + "\nLATER = True\n"})
-
-
-def test_a_module_that_the_rules_come_to_import_counts_from_then_on() -> None:
-    rules = read_code()[RULES] + "\n\ndef later():\n    from tasks.multihal.core.refusals import read_refusals\n"
-    refusals = read_code()["tasks.multihal.core.refusals"]
-    one, other = (
-        digest_rules({**read_code(), RULES: rules, "tasks.multihal.core.refusals": text}, LISTS)
-        for text in (refusals, refusals + "\n")
-    )
-    assert one != other
-
-
-@pytest.mark.parametrize("name", ["kinds.csv", "units.csv", "granola_relations.csv", "function_words.txt", "slaq.toml"])
-def test_a_changed_list_that_the_rules_name_makes_another_author(name: str) -> None:
-    assert changes_rules(lists={name: LISTS[name] + b"\n"})
-
-
-def test_a_list_that_they_do_not_name_does_not_count() -> None:
-    assert not changes_rules(lists={"slaq_categories.txt": b"", "new.csv": b""})
-
-
-READ_ALL = f"""
-import inspect, sys
-opened = set()
-sys.addaudithook(lambda event, args: opened.add(str(args[0])) if event == "open" else None)
-import {RULES}
-for module in [module for name, module in sys.modules.items() if name.startswith("tasks.")]:
-    for load in vars(module).values():
-        if hasattr(load, "cache_info") and not inspect.signature(load).parameters:
-            load()
-print(*(path.rpartition("/")[2] for path in opened if "/data/lists/" in path or "/data/world/replies/" in path))
-"""
-
-
-def test_every_list_that_the_rules_open_is_part_of_their_identity() -> None:
-    done = subprocess.run([sys.executable, "-c", READ_ALL], capture_output=True, text=True, check=True)
-    opened = done.stdout.split()
-    assert {"kinds.csv", "units.csv", "slaq.toml"} <= set(opened)
-    for name in opened:
-        assert changes_rules(lists={name: LISTS[name] + b"\n"}), name
+    assert has_translator(WEB.model_copy(update={"models": {"author": SCRIPTED_MODEL, "translator": translator}}))

@@ -88,14 +88,16 @@ def lock_of(
 
 def test_a_lock_names_every_input_by_its_content(root: Path) -> None:
     lock = lock_of(root)
-    assert {name: lock[name] for name in ("params", "sources", "prompts", "lists", "queries", "models", "rules")} == {
+    assert {
+        name: lock[name] for name in ("params", "sources", "prompts", "lists", "queries", "models", "scripted")
+    } == {
         "params": {"params": {"limit": 3, "relations": ["P19", "P20"]}, "first": "20230101"},
         "sources": {"files": {"P19": [["P19.json", "a" * 64]], "P20": [["P20.json", "b" * 64]]}, "wikidata": None},
         "prompts": {"toy/ask": digest_bytes(PROMPT.encode())},
         "lists": {"words.txt": digest_bytes(b"one\n")},
         "queries": {"toy/find": digest_bytes(b"ASK {}")},
         "models": {"author": "m"},
-        "rules": None,
+        "scripted": None,
     }
     named = (lock["benchmark"], lock["code"], lock["world"]["epoch"])
     assert named == ("granola", code_digest("flows.granola"), "2024-01-01")
@@ -161,7 +163,7 @@ def test_neither_the_order_of_units_nor_the_place_of_files_counts(root: Path) ->
         ("epoch = 2024-01-01", "epoch = 2024-01-02"),
         ("http://a/sparql", "http://z/sparql"),
         ('name = "m"', 'name = "other"'),
-        ('kind = "openai"\nname = "m"', 'kind = "rules"\nname = "m"'),
+        ('kind = "openai"\nname = "m"', 'kind = "scripted"'),
     ],
 )
 def test_another_world_makes_another_lock(root: Path, old: str, new: str) -> None:
@@ -194,7 +196,7 @@ def changes_granola(module: str) -> bool:
         "tasks.granola.generate",
         "tasks.core.authoring.granularity",
         "tasks.engine.building",
-        "tasks.rules.levels.answers",
+        "tasks.granola.kinds",
     ],
 )
 def test_changed_code_that_a_recipe_rests_on_changes_its_lock(module: str) -> None:

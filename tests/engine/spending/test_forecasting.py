@@ -153,9 +153,15 @@ def test_where_no_usage_is_known_characters_are_counted_and_that_is_told():
     length = sum(len(each["content"]) for each in ask.messages())
     assert count_prompt(parts) == length
     told = call(
-        "r0", tokens_in=0, tokens_out=0, cost_usd=0.0, model="rules-1", service="rules-1", parts=json.dumps(parts)
+        "r0",
+        tokens_in=0,
+        tokens_out=0,
+        cost_usd=0.0,
+        model="scripted replies",
+        service="scripted replies",
+        parts=json.dumps(parts),
     )
-    basis = Basis(Asked([stage("read", 1, 1), stage("ask", 1, 1)], [told]), {}, {"author": "rules-1"}, 1)
+    basis = Basis(Asked([stage("read", 1, 1), stage("ask", 1, 1)], [told]), {}, {"author": "scripted replies"}, 1)
     forecast, _, notes = forecast_build(world(), basis, 500)
     assert forecast.total["tokens_in"] == 4 * length / CHARACTERS_A_TOKEN
     assert forecast.total["tokens_out"] == 40 / CHARACTERS_A_TOKEN

@@ -29,11 +29,13 @@ OUTSIDE = REMOTE.replace("http://127.0.0.1:9/", "http://wiki.invalid/")
 SERVED = "".join(
     f'[models.{role}]\nkind = "openai"\nname = "m"\nurl = "http://127.0.0.1:9/v1"\n' for role in ("author", "judge")
 )
-RULES = "".join(f'[models.{role}]\nkind = "rules"\nname = "rules-1"\n' for role in ("author", "judge"))
+SCRIPTED = "".join(f'[models.{role}]\nkind = "scripted"\n' for role in ("author", "judge"))
 KEYED = (
     'name = "x"\nuser_agent = "x"\n'
     + "".join(f'[{name}]\nurl = "embedded"\n' for name in ("wikidata", "wikipedia", "pageviews"))
-    + RULES.replace('kind = "rules"', 'kind = "openai"\nurl = "http://127.0.0.1:9/v1"\nkey_env = "NO_SUCH_KEY"')
+    + SCRIPTED.replace(
+        'kind = "scripted"', 'kind = "openai"\nname = "m"\nurl = "http://127.0.0.1:9/v1"\nkey_env = "NO_SUCH_KEY"'
+    )
 )
 
 
@@ -96,7 +98,6 @@ def test_a_source_that_cannot_be_used_is_named_before_prefect_starts(
 @pytest.mark.parametrize(
     ("world", "options", "code", "message"),
     [
-        (REMOTE + RULES, ["--relation", "P19"], 2, "the rules author and the labels linker read a local graph"),
         (KEYED, [], 2, "the environment variable that its key_env names is not set"),
         ("name = " + LONG, [], 2, "not a TOML file that can be read"),
         ("name = " + DEEP, [], 2, "not a TOML file that can be read"),
@@ -105,7 +106,7 @@ def test_a_source_that_cannot_be_used_is_named_before_prefect_starts(
         (None, ["--world", "a\x1b[31mb"], 2, "no world 'a\\x1b[31mb'"),
         (REMOTE.replace("http://127.0.0.1:9/", "file:///etc/passwd"), [], 2, "wikidata.url: expected an address that begins"),
     ],
-    ids=["remote rules", "no key", "long number", "deep", "no graph", "long name", "control", "file address"],
+    ids=["no key", "long number", "deep", "no graph", "long name", "control", "file address"],
 )  # fmt: skip
 def test_a_world_that_cannot_be_used_is_named_before_prefect_starts(
     alone: Factmill, tmp_path: Path, world: str | None, options: list[str], code: int, message: str

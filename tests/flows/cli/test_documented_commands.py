@@ -19,7 +19,6 @@ from support.models.scripted_chat import ScriptedChat
 from support.webs.prepared import link_prepared
 
 from tasks.assets import ROOT
-from tasks.engine.services import embedded_graph
 from tasks.errors import RepliesAwaited
 from tasks.world.data import WORLD_FOLDER
 from tasks.world.files.reading import load_world_data
@@ -45,16 +44,15 @@ def folder(tmp_path_factory: pytest.TempPathFactory, session_home: Path) -> Iter
     (made / "pairs.csv").write_text("subject,object\nQ937,Q9021\n")
     with gzip.open(made / "truthy.nt.gz", "wt", encoding="utf-8") as file:
         write_rdf(load_world_data(WORLD_FOLDER), file)
-    with embedded_graph(session_home) as graph:
-        author, model = HabitsServer(graph), ScriptedChat(lambda messages: (200, "Paris"))
-        world = write_habit_world(made, author, "well-formed", ("author",)).rename(made / "my-world.toml")
-        told = world.read_text("utf-8")
-        world.write_text(told.replace('name = "habits"', f'name = "habits"\n{PRICES}'), "utf-8")
-        with world.open("a", encoding="utf-8") as file:
-            file.write(f'\n[models.mine]\nkind = "openai"\nname = "mine"\nurl = "{model.url}"\n')
-        yield made
-        author.close()
-        model.close()
+    author, model = HabitsServer(), ScriptedChat(lambda messages: (200, "Paris"))
+    world = write_habit_world(made, author, "well-formed", ("author",)).rename(made / "my-world.toml")
+    told = world.read_text("utf-8")
+    world.write_text(told.replace('name = "habits"', f'name = "habits"\n{PRICES}'), "utf-8")
+    with world.open("a", encoding="utf-8") as file:
+        file.write(f'\n[models.mine]\nkind = "openai"\nname = "mine"\nurl = "{model.url}"\n')
+    yield made
+    author.close()
+    model.close()
 
 
 @pytest.fixture

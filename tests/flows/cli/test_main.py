@@ -38,7 +38,7 @@ def test_the_embedded_build_balances_and_says_who_wrote_it(embedded_build: Any) 
     assert embedded_build.keys() >= REPORT_KEYS
     assert embedded_build["rows"] >= 60
     assert embedded_build["inputs"] == embedded_build["rows"] + embedded_build["rejects"] + embedded_build["merged"]
-    assert embedded_build["author"] == "rules-1"
+    assert embedded_build["author"] == "scripted replies"
     assert embedded_build["calls_sent"] > 0
     for stage in embedded_build["stages"]:
         assert stage["rows_in"] == stage["rows_out"] + stage["rejects"] + stage["merged"], stage

@@ -19,7 +19,6 @@ from support.models.tiny_encoder import make_head, make_weights, write_checkpoin
 
 from tasks.assets import ROOT
 from tasks.core.epochs import SNAPSHOT
-from tasks.engine.services import embedded_graph
 from tasks.fanoutqa.core.evaluation.strings.golds import write_gold
 from tasks.models.converting.cross_encoder import add_cross_encoder
 from tasks.models.cross_encoder import CrossEncoder
@@ -345,11 +344,10 @@ def test_reports_say_what_no_model_reaches_and_what_is_not_set_once(measure: Mea
 def test_a_model_of_any_habit_searches_and_answers(
     measure: MeasuredFanOut, session_home: Path, tmp_path: Path, habit: str
 ) -> None:
-    with embedded_graph(session_home) as graph:
-        server = HabitsServer(graph)
-        world = write_habit_world(tmp_path, server, habit, ["answerer"])
-        told = measure("--world", world, "--setting", "open_book", "--limit", "3")
-        server.close()
+    server = HabitsServer()
+    world = write_habit_world(tmp_path, server, habit, ["answerer"])
+    told = measure("--world", world, "--setting", "open_book", "--limit", "3")
+    server.close()
     assert server.faults == 0
     for row in measure.read("fanoutqa_answers", told["evaluation_id"]):
         assert [(each["title"], each["reason"]) for each in row["searches"]] == [("Berlin", "")]

@@ -66,7 +66,7 @@ def test_questions_of_people_and_of_the_graph_are_published(built: Any, answers:
     assert sources["generated"] >= LEAST_GENERATED
     assert built["rows"] == len(rows) == len({row["question"] for row in rows}) == len(answers)
     assert {type(each["answer"]) for each in answers.values()} == {dict, list, str, int, float, bool}
-    assert {row["author"] for row in rows if row["source"] == "generated"} == {"rules-1"}
+    assert {row["author"] for row in rows if row["source"] == "generated"} == {"scripted replies"}
     assert {row["author"] for row in rows if row["source"] == "authored"} == {None}
 
 

@@ -21,8 +21,8 @@ from tasks.release.reading import read_release
 from tasks.release.write import write_release
 from tasks.storage.warehouse import open_warehouse
 
-RULES: dict[str, Any] = {
-    "rules": "rules-1.0",
+SCRIPTED: dict[str, Any] = {
+    "scripted": {"fanoutqa/word": "1"},
     "services": {"wikidata": "embedded-0/wikidata", "wikipedia": "embedded-0/wikipedia"},
 }
 OPEN = Choices(allowed=("CC-BY-NC-SA-4.0", "CC-BY-NC-2.0"))
@@ -74,8 +74,8 @@ def tell(diff: Diff) -> list[tuple[str, str, str]]:
 
 def test_the_one_input_that_differs_is_the_cause_where_nothing_else_can_be(maker: Maker) -> None:
     tables = fanout_tables()
-    old = maker.release("old", FANOUTQA, tables, **RULES)
-    new = maker.release("new", FANOUTQA, ask_otherwise(tables), **RULES, prompts={"fanoutqa/word": "2"})
+    old = maker.release("old", FANOUTQA, tables, **SCRIPTED)
+    new = maker.release("new", FANOUTQA, ask_otherwise(tables), **SCRIPTED, prompts={"fanoutqa/word": "2"})
     found = maker.compare(old, new)
     assert tell(found) == [("changed", "q0", "prompt: fanoutqa/word")]
     assert found.same == 2
@@ -100,8 +100,8 @@ def test_where_the_locks_are_the_same_the_cause_is_not_told(maker: Maker) -> Non
 def test_a_rejected_row_is_told_with_its_stage_and_reason(maker: Maker) -> None:
     tables = fanout_tables(("dev", "dev", "dev"))
     fewer = {name: [row for row in rows if "q1" not in row.values()] for name, rows in tables.items()}
-    old = maker.release("old", FANOUTQA, tables, **RULES)
-    new = maker.release("new", FANOUTQA, fewer, rejected="q1", **RULES, params={"params": {"least": 3}})
+    old = maker.release("old", FANOUTQA, tables, **SCRIPTED)
+    new = maker.release("new", FANOUTQA, fewer, rejected="q1", **SCRIPTED, params={"params": {"least": 3}})
     (row,) = maker.compare(old, new).rows
     assert (row.kind, row.id, row.cause.label) == ("removed", "q1", "parameter: least")
     assert row.fate is not None

@@ -29,7 +29,7 @@ def released(factmill: Factmill, embedded_builds: dict[str, Any], tmp_path_facto
         assert ran.code == 0, ran.err
         told = json.loads(ran.out)
         assert (told["build_id"], told["rows"]) == (embedded_builds[name]["build_id"], embedded_builds[name]["rows"])
-        assert told["notice"].startswith("These rows are by rules-1")
+        assert told["notice"].startswith("No language model wrote these rows: scripted replies")
     return folder
 
 
@@ -153,7 +153,7 @@ def test_the_same_release_again_has_the_same_bytes(
     ran = factmill("release", embedded_build["build_id"], "--to", tmp_path / "again")
     assert ran.code == 0, ran.err
     assert (tmp_path / "again/SHA256SUMS").read_bytes() == (released / "granola/SHA256SUMS").read_bytes()
-    assert "note: These rows are by rules-1" in ran.err
+    assert "note: No language model wrote these rows: scripted replies" in ran.err
 
 
 def test_an_evaluation_is_not_released(factmill: Factmill, embedded_build: Any, tmp_path: Path) -> None:

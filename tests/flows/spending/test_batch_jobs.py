@@ -13,8 +13,6 @@ from support.commands.command import Factmill, Ran
 from support.habits.runs import AUTHORS
 from support.habits.server import HabitsServer, write_model_world
 
-from tasks.engine.services import embedded_graph
-
 HABIT = "reasoning model"
 """Dresses what it says, heeds corrections, refuses parameters and roles: all that single calls learn."""
 BATCH = 'mode = "batch"\nusd_per_million_in = 10.0\njobs = { poll_s = 0.1, few_singly = 0 }'
@@ -23,10 +21,9 @@ SINGLE = "usd_per_million_in = 10.0"
 
 @pytest.fixture(scope="module")
 def habits(session_home: Path) -> Iterator[HabitsServer]:
-    with embedded_graph(session_home) as graph:
-        server = HabitsServer(graph)
-        yield server
-        server.close()
+    server = HabitsServer()
+    yield server
+    server.close()
 
 
 def read_rows(warehouse: Path, report: Any) -> list[dict[str, Any]]:

@@ -11,18 +11,15 @@ from support.commands.command import Factmill
 from support.habits.server import HabitsServer, write_habit_world
 from support.steps.warehouses import empty_warehouse
 
-from tasks.engine.services import embedded_graph
-
 HABIT = "well-formed"
 SMALL = ("granola", "--limit", "16", "--samples", "2", "--json")
 
 
 @pytest.fixture(scope="module")
 def server(session_home: Path) -> Iterator[HabitsServer]:
-    with embedded_graph(session_home) as graph:
-        found = HabitsServer(graph)
-        yield found
-        found.close()
+    found = HabitsServer()
+    yield found
+    found.close()
     assert found.faults == 0
 
 
@@ -127,13 +124,12 @@ class UsagelessServer(HabitsServer):
 def test_a_cost_that_nobody_knows_is_not_reported_as_nothing(
     factmill: Factmill, session_home: Path, tmp_path: Path, prices: str, cost: str
 ) -> None:
-    with embedded_graph(session_home) as graph:
-        usageless = UsagelessServer(graph)
-        build = ("build", "granola", "--limit", "4", "--samples", "1", "--warehouse", tmp_path / "w.duckdb")
-        world = write_world(tmp_path, usageless, prices)
-        report = factmill(*build, "--world", world, "--json").json
-        again = factmill(*build, "--world", world)
-        usageless.close()
+    usageless = UsagelessServer()
+    build = ("build", "granola", "--limit", "4", "--samples", "1", "--warehouse", tmp_path / "w.duckdb")
+    world = write_world(tmp_path, usageless, prices)
+    report = factmill(*build, "--world", world, "--json").json
+    again = factmill(*build, "--world", world)
+    usageless.close()
     answered = usageless.answered[HABIT]
     assert answered > 4
     unknown, unpriced = (answered, []) if prices else (0, ["habits"])

@@ -10,8 +10,6 @@ from support.batches.run_batch import run_batch
 from support.commands.command import Factmill, Ran
 from support.habits.server import HabitsServer, write_model_world
 
-from tasks.engine.services import embedded_graph
-
 HABIT = "reasoning model"
 """Dresses what it says, heeds corrections, refuses parameters and roles."""
 PRICE = "usd_per_million_in = 10.0"
@@ -23,10 +21,9 @@ FEW = {
 
 @pytest.fixture(scope="module")
 def habits(session_home: Path) -> Iterator[HabitsServer]:
-    with embedded_graph(session_home) as graph:
-        server = HabitsServer(graph)
-        yield server
-        server.close()
+    server = HabitsServer()
+    yield server
+    server.close()
 
 
 def read_tables(warehouse: Path, report: Any) -> dict[str, list[tuple[Any, ...]]]:

@@ -5,10 +5,10 @@
     python tests/speed/builds/rows.py --peer OTHER/bin/python            beside distilabel and datatrove
     python tests/speed/builds/rows.py --rows 1000 --peer … --peer-rows 20000     the peers with rows of their own number
 
-The graph is made up (fact_maker.py) and loaded before; the author is rules-1. CPU is user and system time of the command
+The graph is made up (fact_maker.py) and loaded before; the author is scripted replies. CPU is user and system time of the command
 and of what it starts, Prefect's server; a row costs the difference of two builds, all rows less 500, by the rows between
 them, so that the start, told apart, is left out. Memory is the greatest resident set of a process. With --before both
-checkouts run under this Python, the name of the rules author held fixed, since published rows name its calls; exits 1
+checkouts run under this Python, published rows name calls; exits 1
 when their bytes differ. A peer is asked the same prompts of as many rows by a model in its own process that answers at
 once; it looks nothing up, checks and records nothing. Its CPU, memory and rows a second of wall stand beside ours. Its
 environment needs requests too, which distilabel 1.5.3 imports and does not ask for.

@@ -49,7 +49,7 @@ class House:
         self.runs = work_folder(self.path)
         self._days = 100
 
-    def build(self, name: str, author: str = "rules-1", **lock: Any) -> str:
+    def build(self, name: str, author: str = "scripted replies", **lock: Any) -> str:
         """Publish a build, a day after the one before."""
         self._days -= 1
         self.record(f"{name}-only", f"{name}-shared")

@@ -10,7 +10,7 @@ LOCK: dict[str, Any] = {
     "world": {"name": "w", "digest": "d", "epoch": "2026-01-01"},
     "services": {"wikidata": "https://wd", "wikipedia": "https://wp"},
     "models": {"author": "mine", "judge": "mine"},
-    "rules": None,
+    "scripted": None,
     "sources": {"files": {"a": [["a.json", "1"]]}, "wikidata": None},
     "prompts": {"x/write": "p1"},
     "lists": {"l.txt": "1"},

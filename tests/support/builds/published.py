@@ -15,7 +15,7 @@ from tasks.storage.warehouse import open_warehouse
 _LOCK = {
     "author": "mine",
     "models": {"author": "mine", "judge": "mine"},
-    "rules": None,
+    "scripted": None,
     "prompts": {},
     "lists": {},
     "queries": {},

@@ -85,7 +85,9 @@ EVALUATION: Evaluation = dataclasses.replace(
 )
 
 
-def make_evaluated(model: str, answers: Sequence[str], rules: str | None = None, **facts: Any) -> Evaluated:
+def make_evaluated(
+    model: str, answers: Sequence[str], scripted: dict[str, str] | None = None, **facts: Any
+) -> Evaluated:
     """Return an evaluation of one setting with these answers: `gold` is right, an empty one lacks a score."""
     told = {"measured": "multihal-1", "model": model, "judge": "", "items": len(answers), "unscored": 0, **facts}
     params = {"params": {"seed": 0, "limit": None}, "settings": ["ask"], "source_digest": "ab" * 32}
@@ -135,7 +137,11 @@ def make_evaluated(model: str, answers: Sequence[str], rules: str | None = None,
     ]
     return Evaluated(
         _record(f"multihal_evaluation-{len(model)}", lock, told),
-        _record("multihal-1", {"rules": rules, "author": rules or "someone", "services": _SERVICES}, {}),
+        _record(
+            "multihal-1",
+            {"scripted": scripted, "author": "scripted replies" if scripted else "someone", "services": _SERVICES},
+            {},
+        ),
         metrics,
         arrow_table(Answer, rows),
         arrow_table(Score, scores),

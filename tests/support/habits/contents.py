@@ -1,4 +1,4 @@
-"""What a chat model should say: prompts are recognised by their messages, and the rules author writes the reply.
+"""What a chat model should say: prompts are recognised by their messages, and the reply is scripted, or the plainest.
 
 The messages alone are read, as a model reads them: a prompt's template of prompts/*.md is laid upon them, and what stands
 in the place of `$name` is that variable.
@@ -10,12 +10,10 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+from support.worlds.replies import find_text
+
 from tasks.assets import ROOT, load_prompt
-from tasks.core.calls.call import Call, Reply
-from tasks.core.calls.chat import call_chat
-from tasks.core.calls.knowledge import Knowledge
-from tasks.core.prompts import Ask, Prompt
-from tasks.rules.author import NAME, RulesAuthor
+from tasks.core.prompts import Prompt
 
 Message = dict[str, Any]
 LOOKED_UP = "Berlin"
@@ -37,11 +35,7 @@ class Asked:
 
 
 class Contents:
-    """The rules author behind messages; what was asked before is remembered."""
-
-    def __init__(self, knowledge: Knowledge) -> None:
-        self._author = RulesAuthor("habits", knowledge)
-        self._known: dict[tuple[str, tuple[str, ...]], str] = {}
+    """Scripted replies behind messages."""
 
     def write(self, asked: Asked) -> str:
         """Return the reply that is right and in the agreed form."""
@@ -56,17 +50,9 @@ class Contents:
                 if searches
                 else "Blue."
             )
-        key = asked.prompt.id, tuple(asked.variables.values())
-        if key not in self._known:
-            self._author.send([call_chat("habits", NAME, Ask(asked.prompt, asked.variables))], self._keep(key))
-        return self._known[key]
-
-    def _keep(self, key: tuple[str, tuple[str, ...]]) -> Any:
-        def keep(_call: Call, reply: Reply) -> None:
-            assert isinstance(reply.body, dict), reply.error
-            self._known[key] = reply.body["texts"][0]
-
-        return keep
+        text = find_text(asked.prompt.id, asked.variables)
+        assert text is not None, asked
+        return text
 
 
 def recognise(messages: Sequence[Message]) -> Asked:

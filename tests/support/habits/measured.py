@@ -30,10 +30,10 @@ _LOOKS_UP = 0.8
 
 
 class Measured(Contents):
-    """Answers questions at random lengths, and judges them at random; all else is the rules author's."""
+    """Answers questions at random lengths, and judges them at random; all else is scripted."""
 
     def write(self, asked: Asked) -> str:
-        """Return an answer, a verdict, or what the rules author says."""
+        """Return an answer, a verdict, or the scripted reply."""
         draw = Random(f"{asked.prompt.id} {sorted(asked.variables.items())} {asked.is_correction}")
         name = asked.prompt.id.partition("/")[2]
         if asked.prompt.role == "answerer":

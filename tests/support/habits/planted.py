@@ -7,18 +7,15 @@ from random import Random
 import duckdb
 from support.habits.contents import Asked, Contents
 
-from tasks.core.calls.knowledge import Knowledge
-
 WRONG = "Xanadu"
 """What the model says where it is wrong."""
 
 
 class Planted(Contents):
-    """Answers questions of GRANOLA-EQ and SLAQ; for every other prompt it is the rules author."""
+    """Answers questions of GRANOLA-EQ and SLAQ; every other reply is scripted."""
 
-    def __init__(self, knowledge: Knowledge, gold: Mapping[str, str], share_right: float = 0.7, seed: int = 1) -> None:
+    def __init__(self, gold: Mapping[str, str], share_right: float = 0.7, seed: int = 1) -> None:
         """`gold`: question → gold answer."""
-        super().__init__(knowledge)
         self.gold, self._share_right, self._seed = gold, share_right, seed
 
     def is_right(self, question: str) -> bool:
@@ -26,7 +23,7 @@ class Planted(Contents):
         return Random(f"{self._seed} {question}").random() < self._share_right
 
     def write(self, asked: Asked) -> str:
-        """Return an answer, a verdict, or what the rules author says."""
+        """Return an answer, a verdict, or the scripted reply."""
         question = asked.variables.get("question", "")
         if asked.prompt.role == "answerer" and question in self.gold:
             return self.gold[question] if self.is_right(question) else WRONG

@@ -18,7 +18,6 @@ from support.habits.table import HABITS, Habit
 from support.webs.loopback import Loopback, Seen
 
 from tasks.assets import ROOT
-from tasks.core.calls.knowledge import Knowledge
 from tasks.core.fingerprints import digest_json
 
 _LIMITS = "{ parallel = 4, timeout_s = 60, attempts = 6, backoff_s = 0.02 }"
@@ -27,13 +26,13 @@ _LIMITS = "{ parallel = 4, timeout_s = 60, attempts = 6, backoff_s = 0.02 }"
 class HabitsServer:
     """The server; `answered` and `refused` count requests by habit, `corrected` those of the answered that correct a reply."""
 
-    def __init__(self, knowledge: Knowledge, seed: int = 1, contents: type[Contents] = Contents) -> None:
+    def __init__(self, seed: int = 1, contents: type[Contents] = Contents) -> None:
         """`contents`: what the models say; their habits are how."""
         self.answered: Counter[str] = Counter()
         self.corrected: Counter[str] = Counter()
         self.refused: Counter[str] = Counter()
         self._received = 0
-        self._contents = contents(knowledge)
+        self._contents = contents()
         self._seed = seed
         self._storms: Counter[str] = Counter()
         self._web = Loopback()

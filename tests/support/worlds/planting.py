@@ -1,20 +1,21 @@
 """Small builds in the embedded world between which one thing or another is planted: an epoch, a model's name, the wording of
-a prompt together with what the rules author says to it."""
+a prompt together with the replies to it."""
 
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 from support.commands.command import Factmill
+from support.worlds.replies import Variables, find_text, replying
 
 from tasks import assets
-from tasks.rules import author
+from tasks.core.service_settings import SCRIPTED
 
 Twist = Callable[[str], str | None]
-"""What the rules author says → what it says now."""
+"""A reply → what it is now; None: it is missing."""
 _CACHED = (assets.load_prompt, assets.load_query, assets.load_list, assets.load_relations)
 
 
@@ -29,16 +30,16 @@ class Planting:
         self,
         *options: str | Path,
         epoch: str = "2026-01-01",
-        model: str = author.NAME,
+        model: str = SCRIPTED,
         twist: tuple[str, Twist] | None = None,
     ) -> str:
         """Build and return the build's id; `twist`: a prompt that is worded otherwise, and what is said to it then."""
         world = self.folder / "planted.toml"
         text = (assets.ROOT / "data" / "worlds" / "embedded.toml").read_text("utf-8")
         text = text.replace("epoch = 2026-01-01", f"epoch = {epoch}")
-        world.write_text(text.replace(f'name = "{author.NAME}"', f'name = "{model}"'), "utf-8")
+        world.write_text(text.replace('kind = "scripted"', f'kind = "scripted"\nname = "{model}"'), "utf-8")
         benchmark, *rest = [*self.options, *options]
-        with self._twisted(*twist) if twist else nullcontext():
+        with self._twisted(*twist) if twist else replying():
             ran = self.factmill("build", benchmark, "--world", world, *rest, *self._named)
         assert ran.code == 0, ran.err
         build_id: str = ran.json["build_id"]
@@ -58,13 +59,11 @@ class Planting:
 
     @contextmanager
     def _twisted(self, prompt: str, twist: Twist) -> Iterator[None]:
-        rule = author._RULES[prompt]
-        with pytest.MonkeyPatch.context() as patch, edited_prompt(self.folder, prompt):
-            patch.setitem(
-                author._RULES,  # type: ignore[arg-type] # a dict, whatever it promises
-                prompt,
-                lambda *of: [None if each is None else twist(each) for each in rule(*of)],
-            )
+        def write(asked: str, variables: Variables) -> str | None:
+            text = find_text(asked, variables)
+            return twist(text) if text is not None and asked == prompt else text
+
+        with edited_prompt(self.folder, prompt), replying(write):
             yield
 
 

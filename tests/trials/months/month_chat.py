@@ -3,15 +3,16 @@
 import json
 import re
 from collections.abc import Sequence
+from functools import cache
 
 from support.models.scripted_chat import Message, ScriptedChat
 from trials.months.month_world import SOURCE
 
 from tasks.assets import load_prompt
-from tasks.rules.by_hand import load_replies
 from tasks.world.data import WORLD_FOLDER
 from tasks.world.files.reading import load_world_data
 from tasks.world.files.values import ItemValue
+from tasks.world.replies import load_replies
 
 _PLAIN = {
     "granola/description_consistency": "Yes",
@@ -63,9 +64,12 @@ def read_answers() -> dict[str, tuple[str, str]]:
 
 
 def _write_questions(topic: str) -> str:
-    """Return what is written by hand of an article; what a trial adds to its text takes nothing from that."""
-    written = load_replies().get(topic)
-    if written is None:
-        return "I do not know this topic."
-    short = [{"question": question, "answer": answer} for question, answer, _ in written.pairs]
-    return json.dumps({"short": short, "long_question": written.long_question, "long_answer": written.long_answer})
+    """Return what is written of an article; what a trial adds to its text takes nothing from that."""
+    return read_questions().get(topic, "I do not know this topic.")
+
+
+@cache
+def read_questions() -> dict[str, str]:
+    """Return title of an article → the scripted reply to it that is without a fault."""
+    replies = load_replies("slaq/generate").replies
+    return {dict(key)["topic"]: reply.text for key, reply in replies.items() if not reply.fault}

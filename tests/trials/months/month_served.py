@@ -24,13 +24,12 @@ from typing import Any
 from support.commands.command import Factmill
 from support.processes.standing import ENDED, Standing, standing_server
 from trials.months.month_asked import Asked, count_asked
-from trials.months.month_chat import MonthChat
+from trials.months.month_chat import MonthChat, read_questions
 from trials.months.month_rows import find_wrong_rows
 from trials.months.month_world import MODEL, SOURCE, ChangingWorld, add_gauges, day_of, describe_world, rewrite_articles
 
 from flows.served import LEFT_ALONE
 from tasks.processes import free_port
-from tasks.rules.by_hand import load_replies
 from tasks.storage.warehouse import open_warehouse
 from tasks.world.serving import running_world
 
@@ -78,7 +77,7 @@ class ServedMonth:
         self.home = folder / "home"
         self.home.mkdir()
         self.world = ChangingWorld(folder / "world", seed)
-        self.revisions = rewrite_articles(self.world.folder, set(load_replies()), days)
+        self.revisions = rewrite_articles(self.world.folder, set(read_questions()), days)
         self.gauges, self.turns = add_gauges(self.world.folder, days)
         self.port = free_port()
         self.chat = MonthChat()

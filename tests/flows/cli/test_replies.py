@@ -1,0 +1,128 @@
+"""`factmill world replies`: what the embedded builds ask and nobody has written, and how it comes into the files."""
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+from support.commands.command import Factmill, Ran
+from support.worlds.planting import edited_prompt
+from support.worlds.replies import find_written
+
+from tasks.world import replies
+from tasks.world.replies import Key, RepliesFile, forget_replies, load_replies, replies_path, save_replies
+
+PROMPT = "slaq/fact_type"
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Let a copy be the files of this process."""
+    copy = tmp_path / "replies"
+    shutil.copytree(replies.REPLIES_FOLDER, copy)
+    monkeypatch.setattr(replies, "REPLIES_FOLDER", copy)
+    monkeypatch.setattr(replies, "find_reply", find_written)
+    forget_replies()
+    yield copy
+    forget_replies()
+
+
+class Command:
+    """The command, for SLAQ in a warehouse of its own."""
+
+    def __init__(self, factmill: Factmill, folder: Path) -> None:
+        self._factmill, self._folder = factmill, folder
+
+    def __call__(self, *options: str | Path) -> Ran:
+        own = ("--benchmark", "slaq", "--warehouse", self._folder / "w.duckdb")
+        return self._factmill("world", "replies", *options, *own)
+
+    def fill(self, form: str) -> Path:
+        path = self._folder / "form.yaml"
+        path.write_text(form, "utf-8")
+        return path
+
+
+@pytest.fixture
+def command(factmill: Factmill, tmp_path: Path) -> Command:
+    return Command(factmill, tmp_path)
+
+
+def take_out(prompt: str) -> Key:
+    """Take the first reply out of a file and return its key."""
+    file = load_replies(prompt)
+    first, *rest = file.replies
+    save_replies(prompt, RepliesFile(file.written_by, {key: file.replies[key] for key in rest}))
+    return first
+
+
+@pytest.mark.slow
+def test_a_missing_reply_is_listed_filled_in_and_taken_in(folder: Path, command: Command) -> None:
+    whole = replies_path(PROMPT).read_text("utf-8")
+    text = next(iter(load_replies(PROMPT).replies.values())).text
+    missing = dict(take_out(PROMPT))
+    ran = command("--missing", "--unused", "--json")
+    assert ran.json == {"missing": {PROMPT: [missing]}, "unused": {}}, ran.err
+    form = command("--missing").out
+    assert yaml.safe_load(form) == {PROMPT: [{**missing, "reply": None}]}
+    assert "note: 1 of" in ran.err and "have no scripted reply" in ran.err
+
+    ran = command("--add", command.fill(form))
+    assert (ran.code, "`reply` is empty" in ran.err) == (1, True)
+    filled = form.replace("  reply:\n", f"  reply: {json.dumps(text)}\n")
+    ran = command("--add", command.fill(filled.replace(missing["answer"], "another")))
+    assert (ran.code, "no embedded build asks slaq/fact_type with these variables" in ran.err) == (1, True)
+    assert replies_path(PROMPT).read_text("utf-8") != whole
+    assert command("--add", command.fill(filled), "--json").json == {PROMPT: 1}
+    assert replies_path(PROMPT).read_text("utf-8") == whole
+    ran = command("--add", command.fill(filled))
+    assert (ran.code, "has a reply for this already" in ran.err) == (1, True)
+
+
+@pytest.mark.slow
+def test_another_wording_keeps_replies_and_another_variable_is_missing(
+    folder: Path, command: Command, tmp_path: Path
+) -> None:
+    with edited_prompt(tmp_path, PROMPT):
+        assert command("--missing", "--json").json == {"missing": {}}
+    path = replies_path(PROMPT)
+    path.write_text(path.read_text("utf-8").replace("- question: ", "- question: Tell me, ", 1), "utf-8")
+    forget_replies()
+    told = command("--missing", "--unused", "--json").json
+    (missing,), (unused,) = told["missing"][PROMPT], told["unused"][PROMPT]
+    assert unused == {**missing, "question": f"Tell me, {missing['question']}"}
+
+
+def test_a_check_needs_no_build_and_names_the_file(folder: Path, factmill: Factmill) -> None:
+    check = ("world", "replies", "--check")
+    assert factmill(*check).code == 0
+    take_out(PROMPT)
+    ran = factmill(*check)
+    assert ran.code == 1 and f"{PROMPT}: the replies are not those that the builds ask for" in ran.err
+    path = replies_path("slaq/check")
+    path.write_text(f"{path.read_text('utf-8')}\n", "utf-8")
+    assert f"{path}: not sorted, or written otherwise" in factmill(*check).err
+    assert factmill("world", "replies", "--tidy").out == "slaq/check: written anew\n"
+    assert "not sorted" not in factmill(*check).err
+
+
+def test_replies_are_counted_and_one_thing_is_done_at_a_time(factmill: Factmill) -> None:
+    told = {each["prompt"]: each for each in factmill("world", "replies", "--json").json}
+    assert told[PROMPT]["replies"] == len(load_replies(PROMPT).replies)
+    assert f"{PROMPT}: " in factmill("world", "replies").out
+    assert factmill("world", "replies", "--tidy", "--missing").code == 2
+
+
+@pytest.mark.slow
+def test_a_source_of_one_s_own_has_no_replies_and_the_build_says_so(
+    folder: Path, factmill: Factmill, tmp_path: Path
+) -> None:
+    source = tmp_path / "P19.json"
+    source.write_text('[{"question": "Where was Ada Lovelace born, pray?", "answers": ["London"]}]', "utf-8")
+    ran = factmill("build", "granola", "--source", source, "--warehouse", tmp_path / "own.duckdb")
+    assert ran.code == 1
+    first = ran.err.index("1 of 1 prompts granola/granular_answers asked just now have no scripted reply")
+    assert first < ran.err.index("generate_granular_answers: 0 rows, 1 rejected")
+    assert "lost 1 to no_scripted_reply" in ran.err and "name a model under [models.author]" in ran.err

@@ -1,0 +1,104 @@
+"""Replies to prompts that no embedded build asks, such as those of planted worlds and of sources that tests bring.
+
+`replying()` lets scripted replies of this process be completed by the plainest well-formed ones, or by those of a function.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+
+import pytest
+
+from tasks.world import replies
+from tasks.world.replies import ScriptedReply
+
+Variables = Mapping[str, str]
+Write = Callable[[str, Variables], str | None]
+"""Prompt's id and variables → the reply; None where none is written."""
+find_written = replies.find_reply
+"""What the files say, and nothing else."""
+
+
+def find_text(prompt_id: str, variables: Variables) -> str | None:
+    """Return the reply that the embedded world has, or else the plainest one."""
+    written = find_written(prompt_id, variables)
+    return written.text if written else write_plainly(prompt_id, variables)
+
+
+@contextmanager
+def replying(write: Write = find_text) -> Iterator[None]:
+    """Have prompts answered by a function in place of the files, for as long as the block lasts."""
+
+    def find(prompt_id: str, variables: Variables) -> ScriptedReply | None:
+        text = write(prompt_id, variables)
+        return None if text is None else ScriptedReply(text)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(replies, "find_reply", find)
+        yield
+
+
+def write_plainly(prompt_id: str, variables: Variables) -> str | None:
+    """Return the plainest reply that is well-formed; None for what only a reader of an article can write (SLAQ's)."""
+    write = _PLAIN.get(prompt_id)
+    return write(variables) if write else None
+
+
+def _annotate(variables: Variables) -> str:
+    text = variables["paragraph"]
+    for qid, name, parts in _read_knowledge(variables["knowledge"]):
+        for label, value in parts:
+            text = text.replace(value, f"{value} [qid: {qid}, name: {name}, {label}: {value}]", 1)
+    return f"Paragraph: {text}"
+
+
+def _extend(variables: Variables) -> str:
+    ((_, name, parts),) = _read_knowledge(variables["piece"])
+    values = " and ".join(value for _, value in parts)
+    return f"Paragraph: {variables['paragraph']} The {parts[0][0]} of {name} was {values}."
+
+
+def _ask_generally(variables: Variables) -> str:
+    names = " and ".join(name for _, name, _ in _read_knowledge(variables["knowledge"]))
+    return f"Question: What do we know about {names}?"
+
+
+def _ask_specifically(variables: Variables) -> str:
+    known = _read_knowledge(variables["knowledge"])
+    labels = ", ".join(dict.fromkeys(label for _, _, parts in known for label, _ in parts))
+    return f"Question: What is known about {' and '.join(name for _, name, _ in known)}, as to {labels}?"
+
+
+def _select_paths(variables: Variables) -> str:
+    return "\n".join(f"Path: {path}" for path in variables["paths"].splitlines()[: int(variables["number"])])
+
+
+def _word_question(variables: Variables) -> str:
+    names = variables["names"].replace(";", ",")
+    listed = f"these {variables['group']}: {names}" if names else variables["group"]
+    return f"Consider {listed}. Of {variables['choice']}, {variables['asked']}?"
+
+
+_PLAIN: Mapping[str, Callable[[Variables], str]] = {
+    "granola/granular_answers": lambda asked: f"1:: {asked['answer']}\n2:: something known",
+    "granola/description_consistency": lambda _: "Yes",
+    "multihal/select_paths": _select_paths,
+    "multihal/score_path": lambda _: "Score: 5",
+    "biokalma/annotate": _annotate,
+    "biokalma/extend": _extend,
+    "biokalma/general_question": _ask_generally,
+    "biokalma/specific_question": _ask_specifically,
+    "fanoutqa/word_question": _word_question,
+    "fanoutqa/objective": lambda _: "It can be looked up.\nY\nY",
+    "fanoutqa/wording": lambda _: "No change.",
+}
+
+
+def _read_knowledge(text: str) -> list[tuple[str, str, list[tuple[str, str]]]]:
+    """Return QID, name, and (label, value) of each line `{qid: Q1, name: Ada Lovelace, place of birth: London}`."""
+    found = []
+    for line in text.splitlines():
+        qid, name, *parts = re.split(r", (?=[a-z][^,:{}]*: )", line.strip("{} "))
+        pairs = [(label, value) for label, _, value in (part.partition(": ") for part in parts) if value]
+        found.append((qid.removeprefix("qid: "), name.removeprefix("name: "), pairs))
+    return found

@@ -1,0 +1,159 @@
+"""Scripted replies: how files are read and written, what a prompt finds in them, and what is said where nothing is written."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tasks import progress
+from tasks.assets import load_prompt
+from tasks.core.calls.call import Call, Reply
+from tasks.core.calls.chat import call_chat, read_chat
+from tasks.core.fingerprints import digest_text
+from tasks.core.prompts import fill_in
+from tasks.core.service_settings import SCRIPTED
+from tasks.errors import WorldError
+from tasks.world import replies
+from tasks.world.replies import (
+    ScriptedReplies,
+    digest_replies,
+    digest_reply,
+    find_reply,
+    forget_replies,
+    format_file,
+    list_prompts,
+    load_replies,
+    make_key,
+    replies_path,
+)
+
+PROMPT = "granola/description_consistency"
+ASKED = {"question": "Who?", "answer": "Ada", "entity": "Ada", "description": "a mathematician"}
+ENTRY = """- question: Who?
+  answer: Ada
+  entity: Ada
+  description: a mathematician
+  reply: 'Yes'
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    monkeypatch.setattr(replies, "REPLIES_FOLDER", tmp_path)
+    forget_replies()
+    yield tmp_path
+    forget_replies()
+
+
+def write(folder: Path, entries: str, prompt: str = PROMPT, comment: str = "") -> None:
+    path = folder / f"{prompt}.yaml"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"{comment}written_by: a test\nreplies:\n{entries}", "utf-8")
+    forget_replies()
+
+
+def test_a_reply_is_found_by_all_variables_and_by_nothing_else(folder: Path) -> None:
+    write(folder, ENTRY)
+    found = find_reply(PROMPT, ASKED)
+    assert found is not None and found.text == "Yes"
+    assert find_reply(PROMPT, {**ASKED, "answer": "Bob"}) is None
+    assert find_reply("granola/granular_answers", ASKED) is None
+
+
+def test_a_long_variable_is_found_by_its_digest_and_may_be_written_whole(folder: Path) -> None:
+    text = "many words " * 40
+    write(folder, ENTRY.replace("a mathematician", text.strip()))
+    asked = {**ASKED, "description": text.strip()}
+    assert ("description_digest", digest_text(text.strip())[:16]) in make_key(asked)
+    found = find_reply(PROMPT, asked)
+    assert found is not None and dict(found.begins) == {"description_begins": ("many words " * 6)[:60]}
+    write(folder, format_file(PROMPT, load_replies(PROMPT)).partition("replies:\n")[2])
+    assert find_reply(PROMPT, asked) == found
+
+
+WRONG = {
+    "no list": ("replies: 3", "expected `written_by"),
+    "not YAML": ("- reply: [", "not YAML"),
+    "no reply": (ENTRY.replace("  reply: 'Yes'\n", ""), "reply 1: expected the variables"),
+    "an empty reply": (ENTRY.replace(" 'Yes'", ""), "reply 1: `reply` is empty"),
+    "a reply that is no text": (ENTRY.replace("'Yes'", "Yes"), "YAML reads reply as True, which is no text"),
+    "a variable too few": (ENTRY.replace("  answer: Ada\n", ""), "has the variables description, entity, question"),
+    "a variable that is none": (ENTRY + "  colour: red\n", "has the variables answer, colour"),
+    "an odd finish": (ENTRY + "  finish: bored\n", "finish is 'bored'"),
+    "the same variables twice": (ENTRY + ENTRY, "reply 2: another one has the same variables"),
+}
+
+
+@pytest.mark.parametrize(("entries", "message"), WRONG.values(), ids=WRONG)
+def test_what_is_wrong_with_a_file_is_named(folder: Path, entries: str, message: str) -> None:
+    if entries.startswith("replies"):
+        write(folder, "")
+        (folder / f"{PROMPT}.yaml").write_text("written_by: a test\n" + entries, "utf-8")
+    else:
+        write(folder, entries)
+    with pytest.raises(WorldError, match=message) as caught:
+        load_replies(PROMPT)
+    assert str(folder) in str(caught.value)
+
+
+def test_a_digest_changes_with_a_reply_and_not_with_a_comment_or_the_order(folder: Path) -> None:
+    other = ENTRY.replace("Who?", "Where?")
+    digests = []
+    for entries, comment in (
+        (ENTRY + other, ""),
+        (other + ENTRY, "# a remark\n"),
+        (ENTRY.replace("'Yes'", "'No'") + other, ""),
+    ):
+        write(folder, entries, comment=comment)
+        digests.append(
+            (digest_replies(PROMPT), digest_reply(PROMPT, ASKED), digest_reply(PROMPT, {**ASKED, "question": "Where?"}))
+        )
+    assert digests[0] == digests[1]
+    assert digests[0][0] != digests[2][0] and digests[0][1] != digests[2][1] and digests[0][2] == digests[2][2]
+    assert digest_reply(PROMPT, {**ASKED, "question": "When?"}) == ""
+
+
+def ask(samples: int = 1, **variables: str) -> Call:
+    return call_chat(SCRIPTED, SCRIPTED, fill_in(load_prompt(PROMPT), samples, **{**ASKED, **variables}), script="")
+
+
+def send(*calls: Call) -> dict[str, Reply]:
+    found: dict[str, Reply] = {}
+    ScriptedReplies().send(calls, lambda call, reply: found.__setitem__(call.key, reply))
+    return found
+
+
+def test_every_sample_is_the_same_reply_with_its_fault_and_its_end(folder: Path) -> None:
+    write(folder, ENTRY + "  fault: cut off\n  finish: length\n")
+    (reply,) = send(ask(samples=2)).values()
+    assert read_chat(reply.body).texts == ("Yes", "Yes") and read_chat(reply.body).finish == ("length", "length")
+    assert isinstance(reply.body, dict)
+    assert (reply.body["fault"], reply.body["fingerprint"]) == ("cut off", "written by a test")
+
+
+def test_missing_replies_are_counted_once_and_say_to_name_a_model(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(folder, ENTRY)
+    said: list[str] = []
+    monkeypatch.setattr(progress, "say", said.append)
+    service, found = ScriptedReplies(), dict[str, Reply]()
+    for turn in ((ask(), ask(answer="Bob"), ask(answer="Cy")), (ask(answer="Di"),)):
+        service.send(turn, lambda call, reply: found.__setitem__(str(call.parts["variables"]), reply))
+    assert len(said) == 1 and said[0].startswith(f"note: 2 of 3 prompts {PROMPT} asked just now have no scripted reply")
+    assert "name a model" in said[0]
+    failed = [reply for reply in found.values() if reply.status == "failed"]
+    assert len(failed) == 3 and not any(reply.transient for reply in failed)
+    assert all(str(reply.error).startswith("no_scripted_reply: none is written for") for reply in failed)
+
+
+def test_what_is_no_prompt_is_refused_by_name(folder: Path) -> None:
+    (reply,) = send(Call(SCRIPTED, "translate_text", {"text": "x"})).values()
+    assert "the operation translate_text" in str(reply.error)
+
+
+@pytest.mark.parametrize("prompt", list_prompts())
+def test_files_of_the_embedded_world_are_in_their_own_form_and_say_who_wrote_them(prompt: str) -> None:
+    file = load_replies(prompt)
+    assert replies_path(prompt).read_text("utf-8") == format_file(prompt, file)
+    assert file.written_by and all(reply.text or reply.fault for reply in file.replies.values())
