@@ -74,7 +74,9 @@ def test_what_cannot_be_translated_is_rejected_by_language(six: tuple[Any, list[
     lost = report["reasons"]["translate_paths"]
     assert set(lost) == {"untranslatable"}
     told = {row["input"] for row in rows if row["language"] != "eng"}
-    assert told.isdisjoint({"Which painter did Frida Kahlo marry?", "Which instrument did the father of Norah Jones play?"})
+    assert told.isdisjoint(
+        {"Which painter did Frida Kahlo marry?", "Which instrument did the father of Norah Jones play?"}
+    )
     assert sum(lost.values()) == 6 * report["facts"]["languages"]["eng"] - len(rows)
 
 
