@@ -73,10 +73,11 @@ def test_what_cannot_be_translated_is_rejected_by_language(six: tuple[Any, list[
     report, rows = six
     lost = report["reasons"]["translate_paths"]
     assert set(lost) == {"untranslatable"}
-    told = {row["input"] for row in rows if row["language"] != "eng"}
-    assert told.isdisjoint(
-        {"Which painter did Frida Kahlo marry?", "Which instrument did the father of Norah Jones play?"}
-    )
+    # their questions have words that the embedded translator was never taught
+    untaught = {"halueval_28_0", "tqa_gen_14_0", "shroom2024_trial-v1_7_0"}
+    assert {(row["path_id"], row["language"]) for row in rows if row["path_id"] in untaught} == {
+        (path_id, "eng") for path_id in untaught
+    }
     assert sum(lost.values()) == 6 * report["facts"]["languages"]["eng"] - len(rows)
 
 
