@@ -120,7 +120,7 @@ def test_a_source_of_one_s_own_has_no_replies_and_the_build_says_so(
     folder: Path, factmill: Factmill, tmp_path: Path
 ) -> None:
     source = tmp_path / "P19.json"
-    source.write_text('[{"question": "Where was Ada Lovelace born, pray?", "answers": ["London"]}]', "utf-8")
+    source.write_text('[{"question": "Where was Albert Einstein born?", "answers": ["Ulm"]}]', "utf-8")
     ran = factmill("build", "granola", "--source", source, "--warehouse", tmp_path / "own.duckdb")
     assert ran.code == 1
     first = ran.err.index("1 of 1 prompts granola/granular_answers asked just now have no scripted reply")
