@@ -34,7 +34,7 @@ _IMPORTED = (
     *(f"flows.evaluate.{name}" for name in ("biokalma", "fanoutqa", "granola", "multihal", "slaq")),
     *(f"prefect.{name}" for name in ("artifacts", "flow_engine", "task_engine", "task_runners")),
     *(f"tasks.clients.{name}" for name in ("chat", "pageviews", "wikidata.client", "wikipedia")),
-    *(f"tasks.{name}" for name in ("graph.lookup", "models.embed", "rules.author", "world.app", "world.serving")),
+    *(f"tasks.{name}" for name in ("graph.lookup", "models.embed", "world.app", "world.replies", "world.serving")),
     "ctranslate2",
     "openai",
     "pandas",
