@@ -178,7 +178,7 @@ def test_citation_is_valid_and_names_paper_and_build(tmp_path: Path) -> None:
     jsonschema.validate(told, json.loads(schema.read_text("utf-8")))
     assert (told["version"], told["license"]) == (release.build.build_id, "CC-BY-SA-4.0")
     assert told["references"][0]["authors"][0] == {"given-names": "Andrew", "family-names": "Zhu"}
-    assert told["abstract"].startswith("No language model wrote these rows: scripted replies")
+    assert told["abstract"].startswith("These rows show the pipeline and are not for use: scripted replies")
 
 
 def test_what_is_no_release_is_left_alone(warehouse: Path, tmp_path: Path) -> None:

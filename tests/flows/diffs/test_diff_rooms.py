@@ -11,7 +11,7 @@ def test_fanoutqa(factmill: Factmill, tmp_path: Path) -> None:
     planting = Planting(tmp_path, factmill, "fanoutqa", *FEW_QUESTIONS)
     base = planting.build()
     worded = planting.build(twist=("fanoutqa/word_question", lambda said: said.replace("?", ", please?")))
-    later = planting.build("--epoch", "2026-01-01", model="rules-2")
+    later = planting.build("--epoch", "2026-01-01", model="scripted replies 2")
     fewer = Planting(tmp_path, factmill, "fanoutqa", *FEW_QUESTIONS[:6], "--sets-a-kind", "1").build()
     assert [planting.list_causes(base, each) for each in (worded, later, fewer)] == [
         {"changed": {"prompt: fanoutqa/word_question"}},
@@ -24,7 +24,7 @@ def test_biokalma(factmill: Factmill, tmp_path: Path) -> None:
     planting = Planting(tmp_path, factmill, "biokalma", "--source", "wikidata", "--relations", "P26", "--limit")
     base = planting.build("4")
     worded = planting.build("3", twist=("biokalma/general_question", lambda said: said.replace("?", ", please?")))
-    later = planting.build("4", epoch="2019-01-01", model="rules-2")
+    later = planting.build("4", epoch="2019-01-01", model="scripted replies 2")
     assert [planting.list_causes(base, each) for each in (worded, later)] == [
         {"changed": {"prompt: biokalma/general_question + parameter: limits"}, "removed": {"parameter: limits"}},
         {"changed": {"model: author, judge", "epoch:  + model: author, judge"}},
@@ -35,7 +35,7 @@ def test_multihal(factmill: Factmill, tmp_path: Path) -> None:
     planting = Planting(tmp_path, factmill, "multihal", "--foundation", "simpleqa", "--language", "eng", "--limit")
     base = planting.build("8")
     scored = planting.build("6", twist=("multihal/score_path", lambda said: said.replace("5", "4")))
-    later = planting.build("8", "--min-score", "5", epoch="2024-01-01", model="rules-2")
+    later = planting.build("8", "--min-score", "5", epoch="2024-01-01", model="scripted replies 2")
     assert [planting.list_causes(base, each) for each in (scored, later)] == [
         {"changed": {"prompt: multihal/score_path"}, "removed": {"parameter: limit"}},
         {"changed": {"model: author, judge"}, "removed": {"parameter: min_score"}},
