@@ -30,7 +30,9 @@ def replying(write: Write = find_text) -> Iterator[None]:
     """Have prompts answered by a function in place of the files, for as long as the block lasts."""
 
     def find(prompt_id: str, variables: Variables) -> ScriptedReply | None:
-        text = write(prompt_id, variables)
+        text, written = write(prompt_id, variables), find_written(prompt_id, variables)
+        if written is not None and written.text == text:
+            return written  # with what else the file says of it, which its call's key holds
         return None if text is None else ScriptedReply(text)
 
     with pytest.MonkeyPatch.context() as patch:
