@@ -60,7 +60,7 @@ def format_report(report: BuildReport) -> list[str]:
     if report.caution:
         lines.append(f"  note: {report.caution}")
     elif report.author.startswith(SCRIPTED):
-        lines.append(f"  note: answers and scores are {report.author}, written one by one; no model was asked")
+        lines.append(f"  note: answers and scores are {report.author}, written beforehand; no model was asked")
     if report.scripted:
         lines.append(f"  note: {describe_scripted(report.scripted)}")
     if report.unsettled:

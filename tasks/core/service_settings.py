@@ -167,7 +167,7 @@ class Model(StrictModel):
     """One model in a role."""
 
     kind: Literal["scripted", "openai", "anthropic", "local"]
-    """`scripted`: replies from files, written one by one for the embedded world (no language model); `openai`: any server of the OpenAI chat protocol;
+    """`scripted`: replies from files, written beforehand for the embedded world (no language model); `openai`: any server of the OpenAI chat protocol;
     `anthropic`: Anthropic's Messages API, with the extra `anthropic`;
     `local`: a model on this machine (`factmill models list`), for the roles embedder, translator and
     perplexity."""

@@ -1,4 +1,4 @@
-"""Scripted replies: what stands where a chat model's replies would, written one by one and kept in files.
+"""Scripted replies: what stands where a chat model's replies would, written beforehand and kept in files.
 
 `data/world/replies/<prompt id>.yaml` holds the replies to one prompt:
 
@@ -177,7 +177,7 @@ def format_file(prompt_id: str, file: RepliesFile) -> str:
         told |= {"finish": reply.finish} if reply.finish != "stop" else {}
         entries.append({name: told[name] for name in (*names, *_OWN_KEYS) if name in told})
     return (
-        f"# Replies to prompts/{prompt_id}.md in the embedded world, written one by one; no model was asked at run time.\n"
+        f"# Replies to prompts/{prompt_id}.md in the embedded world, written beforehand; no model is asked at run time.\n"
         f"{format_yaml({'written_by': file.written_by})}replies:\n{''.join(format_yaml([each]) for each in entries)}"
     )
 
