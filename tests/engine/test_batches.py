@@ -61,7 +61,9 @@ def open_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Calla
     def open_with(model: Scripted) -> Work:
         recorder = Recorder(empty_warehouse(tmp_path / "w.duckdb"), "record")
         recorders.append(recorder)
-        services: Any = SimpleNamespace(model=lambda role: (model, SimpleNamespace(name="tester", kind="openai", profile=dict)))
+        services: Any = SimpleNamespace(
+            model=lambda role: (model, SimpleNamespace(name="tester", kind="openai", profile=dict))
+        )
         run = Run(tmp_path / "run", {"params": {}}, {}, {}, services, recorder)
         monkeypatch.setitem(runs._runs, str(run.folder), run)
         return work_on(Batch(run=str(run.folder), stage="ask", index=0, key="k" * 40))

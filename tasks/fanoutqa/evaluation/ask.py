@@ -107,7 +107,7 @@ def gather_questions(read: Callable[[str], pa.Table]) -> pa.Table:
     evidence: dict[str, dict[int, FanOutEvidence]] = {}
     for each in read("fanoutqa_references").to_pylist():
         if each["revid"] is not None:
-            pinned = FanOutEvidence(title=each["title_asked"], revid=each["revid"])
+            pinned = FanOutEvidence(title=each["title"] or each["title_asked"], revid=each["revid"])
             evidence.setdefault(each["question_id"], {}).setdefault(each["revid"], pinned)
     for each in read("fanoutqa_dev").select(["id", "decomposition"]).to_pylist():
         if each["id"] not in evidence:

@@ -19,7 +19,7 @@ from tasks.errors import SettingsError
 from tasks.options import RunOptions
 from tasks.storage.recording.journal import encode_line, make_record
 
-GOOD = {"question": "Where was Albert Einstein born?", "answers": ["Ulm"]}
+GOOD = {"question": "Where was Abbas Kiarostami born?", "answers": ["Tehran"]}
 DEEP, LONG = "[" * 10_000 + "]" * 10_000, "9" * 5000
 HEADER = "paragraph,person,relation,other\n"
 REMOTE = 'name = "x"\nuser_agent = "x"\n' + "".join(

@@ -26,7 +26,13 @@ def test_biokalma(factmill: Factmill, tmp_path: Path) -> None:
     worded = planting.build("3", twist=("biokalma/general_question", lambda said: said.replace("?", ", please?")))
     later = planting.build("4", epoch="2019-01-01", model="scripted replies 2")
     assert [planting.list_causes(base, each) for each in (worded, later)] == [
-        {"changed": {"prompt: biokalma/general_question + parameter: limits"}, "removed": {"parameter: limits"}},
+        {
+            "changed": {
+                "prompt: biokalma/general_question",
+                "prompt: biokalma/general_question + parameter: limits",
+            },
+            "removed": {"parameter: limits"},
+        },
         {"changed": {"model: author, judge", "epoch:  + model: author, judge"}},
     ]
 

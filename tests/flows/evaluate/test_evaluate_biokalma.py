@@ -28,7 +28,7 @@ KEY = {"TEST_KEY": "secret-key-1"}
 
 
 class Measured:
-    """A build of eight rows, with the command to measure on it."""
+    """A build of eight rows (the ninth is lost to a planted fault), with the command to measure on it."""
 
     def __init__(self, small_builds: SmallBuilds, warehouse: Path) -> None:
         self.factmill, self.warehouse = small_builds.factmill, warehouse

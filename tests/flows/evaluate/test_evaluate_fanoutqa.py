@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import mean
 from typing import Any
 
 import numpy as np
@@ -283,8 +284,10 @@ def test_the_built_in_models_are_the_ends_of_each_metric_and_ask_nothing(measure
         }
         for model in ("oracle", "guesser", "silent")
     }
+    # an answer of one word has no pair of words
+    of_pairs = mean([len(re.findall(r"[a-z0-9]+", gold.lower())) > 1 for gold in measure.golds().values()])
     assert {metric: value for (_, metric), value in values["oracle"].items() if "upstream" not in metric} == {
-        "loose": 1, "strict": 1, "rouge1": 1, "rouge2": pytest.approx(1, abs=0.2), "rougeL": 1, "judged": 1
+        "loose": 1, "strict": 1, "rouge1": 1, "rouge2": pytest.approx(of_pairs), "rougeL": 1, "judged": 1
     }  # fmt: skip
     # the public scorer's loss on nested answers goes below nothing
     assert {value for (_, metric), value in values["silent"].items() if "upstream" not in metric} == {0}

@@ -116,7 +116,12 @@ def test_a_model_is_asked_as_each_setting_has_it(measure: Measured, model: Model
     majority = next(row for row in rows if row["setting"] == "self_consistency")
     assert majority["answer_read"].rstrip(".") == "Avalon"
     assert len(majority["samples"]) == 3
-    drag = next(row for row in rows if row["setting"] == "drag")
+    drag = next(
+        row
+        for row in rows
+        if row["setting"] == "drag"
+        and not any(row["granola_answers"][-1] in finer for finer in row["granola_answers"][:-1])
+    )
     assert drag["answer_read"] == drag["granola_answers"][-1]
     assert drag["answer"] == f"Aggregated answer: {drag['answer_read']}"
     assert (len(drag["samples"]), drag["tokens_out"]) == (3, 4 * 5)

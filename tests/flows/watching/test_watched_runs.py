@@ -29,8 +29,10 @@ class Model:
 
     def _answer(self, messages: Sequence[Message]) -> tuple[int, str]:
         self.asked.set()
-        given = re.search(r"<answer>(.+)</answer>", str(messages[-1]["content"]))
-        return self.status, self.refusal or f"1:: {given[1] if given else ''}\n2:: somewhere in Europe"
+        asked = re.search(
+            r"<answer>(.+)</answer>[^$]*<about_the_answer>(.+)</about_the_answer>", messages[-1]["content"]
+        )
+        return self.status, self.refusal or ("1:: {}\n2:: {}".format(*asked.groups()) if asked else "Yes")
 
 
 @pytest.fixture
@@ -104,7 +106,7 @@ def test_a_killed_run_is_ended_by_the_next_which_tells_what_it_does(
     assert list(funnel[0]) == columns.split(", ")
     sample = json.loads(artifacts["granola-sample"])
     assert next(iter(sample[0])) == "question"
-    assert sample[0]["granola_answers"].endswith(" | somewhere in Europe")
+    assert sample[0]["granola_answers"].startswith("Chennai | capital of Tamil Nadu")
 
 
 def test_a_failed_run_says_why_in_its_log(

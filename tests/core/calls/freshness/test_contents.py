@@ -17,7 +17,6 @@ from tasks.core.calls.wikipedia import (
 
 THEN = {
     ANSWERS: "1",
-    "about en Berlin": "a",
     **dict.fromkeys(
         ("item Q64", "item Q183", "near Q64", "near Q183", "label Q183", "name en Berlin", "facts P36"), "a"
     ),
@@ -34,13 +33,6 @@ CALLS: list[tuple[Call, Any, set[str]]] = [
     (call_page_text("w", 8), {}, {"text 8"}),
     (call_category_members("w", "Cities"), {}, {"category Cities"}),
     (call_pageviews("w", "Berlin", "20250101", "20250102"), {}, {"views Berlin"}),
-    (Call("r", "chat", {"prompt": "multihal/score_path", "variables": {"path": "Q64 Q183"}}), {}, set()),
-    (Call("r", "chat", {"prompt": "biokalma/extend", "variables": {"piece": "{qid: Q64, …"}}), {}, {"item Q64"}),
-    (
-        Call("r", "chat", {"prompt": "granola/granular_answers", "variables": {"answer": "Berlin"}}),
-        {},
-        {"name en Berlin", "about en Berlin"},
-    ),
 ]
 
 
