@@ -29,7 +29,7 @@ _LEAST_S = 0.003
 _GROWS = 30.0
 _CHARACTERS = " aA1\n.,-\"'([{|=*<&_%/:;é\u0301{}]>)#!?\t–“"
 _PAIRS = ("a a ", "((", "[[", "{{", "{|\n", "' ", '" ', "a.", "1,", "e\u0301", "\n\n", "<a>", "**", "- a\n")
-_PACKAGES = re.compile(r"tasks\.(?:text|core|[a-z]+\.core|world\.wiki|clients|multihal\.sources|rules\.biographies)\b")
+_PACKAGES = re.compile(r"tasks\.(?:text|core|[a-z]+\.core|world\.wiki|clients|multihal\.sources)\b")
 
 
 class _LateError(Exception):

@@ -26,6 +26,7 @@ from support.habits.runs import small_arguments
 from support.habits.server import HabitsServer
 from support.processes.standing_prefect import standing_server, wait_ready
 from support.worlds.planted_world import PlantedWorld, describe_models, stand_in
+from support.worlds.replies import replying
 
 from flows.prefect_server import prefect_settings
 from tasks.assets import ROOT
@@ -117,7 +118,7 @@ def compare_embedded(folder: Path, factmill: Factmill, benchmarks: Sequence[str]
         _build(factmill, folder, "w", each, size, [])
     # before the day that its builds are of, so that they read the articles as changed
     planted.plant(size.share, size.seed, datetime(2025, 12, 20, tzinfo=UTC))
-    with pytest.MonkeyPatch.context() as patch:
+    with pytest.MonkeyPatch.context() as patch, replying():
         stand_in(patch, planted.files)
         try:
             for each in benchmarks:

@@ -120,7 +120,8 @@ def say(row: Row, plant: str, shown: str) -> str:
         qid = row["people"][row["people"][0] == piece["qid"]] if plant == "other_person" else piece["qid"]
         value = "purple teapot" if plant == "made_up" else piece["value"]
         mark = f" [{qid}, {piece['property']}: {value}]"
-        is_shown = f"{piece['property']}: {piece['value']}" in shown
+        told_of = [line for line in shown.splitlines() if line.startswith(f"{{qid: {piece['qid']},")]
+        is_shown = any(f"{piece['property']}: {piece['value']}" in line for line in told_of)
         if plant == "marks_everything" or (plant == "marks_exactly" and not is_shown):
             mark = " [NA]"
         told.append(f"Somebody's {piece['property']} is {value}{'' if plant == 'never_cites' else mark}.")

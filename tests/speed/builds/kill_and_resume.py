@@ -19,8 +19,12 @@ from typing import Any
 
 import duckdb
 
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
+from support.worlds.replies import COMMAND as REPLYING
+
 ROOT = Path(__file__).resolve().parents[3]
-COMMAND = [sys.executable, "-c", "from flows.cli.main import main; main()"]
+COMMAND = [sys.executable, "-c", REPLYING]
 MOMENTS = [
     ("before the first stage", "starting Prefect", 0),
     ("while names are looked up", "cut_question_entities", 150),
@@ -37,7 +41,7 @@ PATIENCE_S = 5.0
 
 def start(arguments: list[str], home: Path, warehouse: Path) -> "subprocess.Popen[str]":
     """Start a build."""
-    environment = {**os.environ, "FACTMILL_HOME": str(home), "PYTHONPATH": str(ROOT)}
+    environment = {**os.environ, "FACTMILL_HOME": str(home), "PYTHONPATH": f"{ROOT}:{ROOT}/tests"}
     command = [*COMMAND, "build", "granola", *arguments, "--warehouse", str(warehouse), "--json"]
     return subprocess.Popen(
         command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT
@@ -79,7 +83,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as scratch:
         home, arguments = Path(scratch) / "home", list(options.arguments)
         if options.graph_from:
-            environment = {**os.environ, "FACTMILL_HOME": str(home), "PYTHONPATH": str(ROOT)}
+            environment = {**os.environ, "FACTMILL_HOME": str(home), "PYTHONPATH": f"{ROOT}:{ROOT}/tests"}
             load = [*COMMAND, "graph", "load", str(options.graph_from.resolve()), "--name", "real"]
             subprocess.run(load, env=environment, check=True, stdout=subprocess.DEVNULL, cwd=ROOT)
             arguments += ["--graph", "real"]

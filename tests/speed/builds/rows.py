@@ -33,12 +33,12 @@ from fact_maker import make_lines
 
 ROOT = Path(__file__).resolve().parents[3]
 COMMAND = """
-from flows.cli.entry import main
 from tasks.memory import settle_memory
 settle_memory()  # before what follows imports Arrow
-from tasks.engine.naming import identities
-identities._rules_code = lambda: "0" * 64
-main()
+from support.worlds.replies import replying
+from flows.cli.entry import main
+with replying():
+    main()
 """
 FEW = 500
 PEERS = ("distilabel", "datatrove")
@@ -68,7 +68,7 @@ def run(command: Sequence[str], folder: Path, checkout: Path = ROOT, **environme
     """Run a command and measure it; what it imports of the project is that of the checkout that it runs in."""
     with (folder / "out.txt").open("w+b") as out, (folder / "err.txt").open("w+b") as err:
         started = os.times().elapsed
-        environment |= {"PYTHONPATH": str(checkout)}
+        environment |= {"PYTHONPATH": f"{checkout}:{checkout}/tests"}
         process = subprocess.Popen(command, env={**os.environ, **environment}, stdout=out, stderr=err, cwd=checkout)
         seen: dict[int, tuple[float, float]] = {}
         done = threading.Event()

@@ -17,13 +17,17 @@ import time
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
+from support.worlds.replies import COMMAND as REPLYING
+
 ROOT = Path(__file__).resolve().parents[3]
-COMMAND = [sys.executable, "-c", "from flows.cli.main import main; main()"]
+COMMAND = [sys.executable, "-c", REPLYING]
 
 
 def run(title: str, arguments: list[str], home: Path) -> dict[str, Any]:
     """Run one command, print its figures, and return the JSON object it printed last."""
-    environment = {**os.environ, "FACTMILL_HOME": str(home), "PYTHONPATH": str(ROOT)}
+    environment = {**os.environ, "FACTMILL_HOME": str(home), "PYTHONPATH": f"{ROOT}:{ROOT}/tests"}
     started = time.perf_counter()
     process = subprocess.Popen(
         [*COMMAND, *arguments, "--json"], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=ROOT

@@ -16,6 +16,10 @@ from tasks.world.replies import ScriptedReply
 Variables = Mapping[str, str]
 Write = Callable[[str, Variables], str | None]
 """Prompt's id and variables → the reply; None where none is written."""
+COMMAND = (
+    "from support.worlds.replies import replying\nfrom flows.cli.entry import main\nwith replying():\n    main()\n"
+)
+"""The command, whose prompts get the plainest replies where none is written; `tests` has to be on the path."""
 find_written = replies.find_reply
 """What the files say, and nothing else."""
 
