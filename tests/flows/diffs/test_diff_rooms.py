@@ -14,7 +14,8 @@ def test_fanoutqa(factmill: Factmill, tmp_path: Path) -> None:
     later = planting.build("--epoch", "2026-01-01", model="scripted replies 2")
     fewer = Planting(tmp_path, factmill, "fanoutqa", *FEW_QUESTIONS[:6], "--sets-a-kind", "1").build()
     assert [planting.list_causes(base, each) for each in (worded, later, fewer)] == [
-        {"changed": {"prompt: fanoutqa/word_question"}},
+        # a question that is worded otherwise has other verdicts: one that was dropped is published
+        {"changed": {"prompt: fanoutqa/word_question"}, "added": {"prompt: fanoutqa/word_question"}},
         {"changed": {"epoch:  + model: author, judge"}, "added": {"epoch: "}, "removed": {"epoch: "}},
         {"removed": {"parameter: sets"}},
     ]

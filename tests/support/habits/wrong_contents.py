@@ -8,6 +8,7 @@ import json
 import re
 from collections.abc import Callable
 from random import Random
+from typing import Any
 
 from support.habits.contents import Asked
 from support.habits.dresses import Dress, Said
@@ -59,11 +60,20 @@ def _rewrite(text: str, asked: Asked, spoil: Spoil) -> str:
         levels = [line.partition(":: ")[2] for line in text.splitlines()]
         return _number([*levels[:-1], spoil(levels[-1])] if len(levels) > 1 else [*levels, spoil(levels[0])])
     if asked.prompt.id == "slaq/generate":
-        pairs = json.loads(text)
-        pairs["short"][-1]["answer"] = spoil(pairs["short"][-1]["answer"])
-        return json.dumps(pairs, ensure_ascii=False)
+        if pairs := _read_pairs(text):
+            pairs["short"][-1]["answer"] = spoil(pairs["short"][-1]["answer"])
+            return json.dumps(pairs, ensure_ascii=False)
+        return text
     label = next((label for label in _LABELS if text.startswith(label)), "")
     return label + spoil(text.removeprefix(label))
+
+
+def _read_pairs(text: str) -> Any:
+    """Return what a reply of SLAQ's author holds; None for one with a planted fault, which is cut off or refuses."""
+    try:
+        return json.loads(text[text.find("{") : text.rfind("}") + 1])
+    except json.JSONDecodeError:
+        return None
 
 
 def _number(levels: list[str]) -> str:
@@ -90,8 +100,9 @@ def repeat(text: str, asked: Asked, _draw: Random) -> Said:
         levels = [line.partition(":: ")[2] for line in text.splitlines()]
         return Said(_number([*levels, levels[-1]]))
     if asked.prompt.id == "slaq/generate":
-        pairs = json.loads(text)
-        return Said(json.dumps({**pairs, "short": [pairs["short"][0]] * len(pairs["short"])}, ensure_ascii=False))
+        if pairs := _read_pairs(text):
+            return Said(json.dumps({**pairs, "short": [pairs["short"][0]] * len(pairs["short"])}, ensure_ascii=False))
+        return Said(text)
     return Said(_rewrite(text, asked, lambda said: f"{said} {said}"))
 
 
