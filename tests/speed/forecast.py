@@ -37,7 +37,7 @@ from flows.prefect_server import prefect_server, prefect_settings
 from tasks.assets import ROOT
 
 PRICES = "usd_per_million_in = 1.1\nusd_per_million_out = 4.4"
-PILOTED = {"granola": 253, "multihal": 51, "biokalma": 48, "slaq": 58, "fanoutqa": 56}
+PILOTED = {"granola": 296, "multihal": 120, "biokalma": 42, "slaq": 58, "fanoutqa": 95}
 """Rows that the embedded builds have where a pilot draws."""
 SOURCES = {"granola": ("entityquestions",), "biokalma": ("biokalma",), "fanoutqa": ("fanoutqa",)}
 FOUNDATIONS = ("simpleqa", "defan", "shroom2024", "halueval", "halubench", "felm", "truthfulqa")
