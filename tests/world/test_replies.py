@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from support.worlds.replies import find_written
 
 from tasks import progress
 from tasks.assets import load_prompt
@@ -35,6 +36,12 @@ ENTRY = """- question: Who?
   description: a mathematician
   reply: 'Yes'
 """
+
+
+@pytest.fixture(autouse=True)
+def written_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Answer from the files alone, also where other tests of the process complete them."""
+    monkeypatch.setattr(replies, "find_reply", find_written)
 
 
 @pytest.fixture
