@@ -4,7 +4,7 @@
 
 The questions are made from the dump's own facts ("What is the <property> of <item>?"), so that nearly all are linked and
 have paths; they stand in a file of HaluEval's form. The judge gives all paths one score, and is no language model: a
-build whose calls are recorded costs the same whoever judged. Built twice in English, each time by a process of its own: once
+build from recorded calls costs the same with any judge. Built twice in English, each time by a process of its own: once
 to record the calls, once with --force from the recorded calls alone. Exits 1 when the second asks anything or makes
 other bytes.
 """
