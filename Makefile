@@ -95,23 +95,23 @@ test-mechanism: $(VENV)/.mechanism
 	PYTHONPATH=$(abspath $(TORCH)) OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(SHARED) $(MECHANISM)
 
 trials: $(VENV)/.dev $(VENV)/.prepared
-	PYTHONPATH=tests $(BIN)/python -m trials.kills
-	PYTHONPATH=tests $(BIN)/python -m trials.hostile
-	PYTHONPATH=tests $(BIN)/python -m trials.four --whole
-	PYTHONPATH=tests $(BIN)/python -m trials.faulty --whole
-	PYTHONPATH=tests $(BIN)/python -m trials.months.month
-	PYTHONPATH=tests $(BIN)/python -m trials.months.month_served
-	PYTHONPATH=tests $(BIN)/python -m trials.served_day
-	PYTHONPATH=tests $(BIN)/python -m trials.starved
-	PYTHONPATH=tests $(BIN)/python -m trials.starved --lasting
-	PYTHONPATH=tests $(BIN)/python -m trials.damaged
-	PYTHONPATH=tests $(BIN)/python -m trials.since
-	PYTHONPATH=tests $(BIN)/python -m trials.since --embedded
-	PYTHONPATH=tests $(BIN)/python -m trials.jobs
-	PYTHONPATH=tests $(BIN)/python -m trials.jobs --builds --kill
-	PYTHONPATH=tests $(BIN)/python -m trials.providers
-	PYTHONPATH=tests $(BIN)/python -m trials.providers --planted
-	PYTHONPATH=tests $(BIN)/python -m trials.providers --equal
+	$(BIN)/python bench trials.kills
+	$(BIN)/python bench trials.hostile
+	$(BIN)/python bench trials.four --whole
+	$(BIN)/python bench trials.faulty --whole
+	$(BIN)/python bench trials.months.month
+	$(BIN)/python bench trials.months.month_served
+	$(BIN)/python bench trials.served_day
+	$(BIN)/python bench trials.starved
+	$(BIN)/python bench trials.starved --lasting
+	$(BIN)/python bench trials.damaged
+	$(BIN)/python bench trials.since
+	$(BIN)/python bench trials.since --embedded
+	$(BIN)/python bench trials.jobs
+	$(BIN)/python bench trials.jobs --builds --kill
+	$(BIN)/python bench trials.providers
+	$(BIN)/python bench trials.providers --planted
+	$(BIN)/python bench trials.providers --equal
 
 check: $(VENV)/.dev
 	$(BIN)/ruff check .
@@ -123,7 +123,7 @@ check: $(VENV)/.dev
 
 digests: $(VENV)/.base
 	home=$$(mktemp -d) && FACTMILL_HOME=$$home $(BIN)/factmill build all --json >$$home/reports && \
-	  $(BIN)/python -m flows.commands.digests <$$home/reports && rm -rf $$home
+	  $(BIN)/python -m factmill.flows.commands.digests <$$home/reports && rm -rf $$home
 
 docs: $(VENV)/.dev
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build

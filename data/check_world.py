@@ -6,11 +6,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from tasks.world.data import WORLD_FOLDER, WorldData
-from tasks.world.files.findings import Violation
-from tasks.world.files.reading import read_world_files
-from tasks.world.files.values import TimeValue
-from tasks.world.wiki.page_html import read_plain_text
+from factmill.tasks.world.data import WORLD_FOLDER, TimeValue, WorldData
+from factmill.tasks.world.files import Violation, read_world_files
+from factmill.tasks.world.wiki.pages import read_plain_text
 
 
 @dataclass(frozen=True, slots=True)

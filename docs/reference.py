@@ -1,8 +1,12 @@
 """Pages of reference, made of the code when the site is built: commands, tables, world files. A hook of mkdocs."""
 
+import ast
 import inspect
 from collections.abc import Iterator
-from typing import Any
+from itertools import pairwise
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import click
 import typer
@@ -10,19 +14,30 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from pydantic import BaseModel
 
-from flows.benchmarks import BENCHMARKS
-from flows.cli.main import app
-from flows.evaluate.evaluations import EVALUATIONS
-from tasks import settings
-from tasks.compute import Compute
-from tasks.core import service_settings
-from tasks.core.calls.jobs import Jobs
-from tasks.slaq.mechanism.record import MECHANISM
+from factmill.flows.benchmarks import BENCHMARKS
+from factmill.flows.cli.main import app
+from factmill.flows.commands.new import Form, render_package
+from factmill.flows.evaluate.evaluations import list_made
+from factmill.flows.recipes import Stage
+from factmill.tasks import settings
+from factmill.tasks.compute import Compute
+from factmill.tasks.core import service_settings
+from factmill.tasks.core.calls.chat import Jobs
+from factmill.tasks.core.publishing.release_forms import CardForms, ConfigForms, ReleaseForms
+from factmill.tasks.core.rows import Merged, Reject
+from factmill.tasks.engine.benchmark import Assets, Benchmark, SideTable
+from factmill.tasks.lookups.facts import TakenFact
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add the pages that are made of code."""
-    pages = {"commands": list_commands(), "tables": list_tables(), "worlds": list_settings()}
+    pages = {
+        "commands": list_commands(),
+        "new_package": list_packages(),
+        "records": list_records(),
+        "tables": list_tables(),
+        "worlds": list_settings(),
+    }
     for name, lines in pages.items():
         files.append(File.generated(config, f"reference/{name}.md", content="\n".join(lines) + "\n"))
     return files
@@ -44,12 +59,42 @@ def _describe_command(name: str, command: Any) -> Iterator[str]:
         yield from _describe_command(f"{name} {sub}", each)
 
 
+def list_packages() -> Iterator[str]:
+    """Yield the files that `factmill new` writes, for each form."""
+    yield "# What factmill new writes\n"
+    yield "[How to change it](../develop/benchmark.md).\n"
+    for form in get_args(Form):
+        name = f"my_{form}"
+        yield f"## factmill new {name} --from {form}\n"
+        for path, text in render_package(name, form, "00000000-0000-0000-0000-000000000000").items():
+            kind = {".py": "python", ".toml": "toml"}.get(Path(path).suffix, "text")
+            yield f"### `{path}`\n\n````{kind}\n{text.rstrip()}\n````\n"
+
+
+RECORDS = (Benchmark, Assets, SideTable, Stage, TakenFact, Reject, Merged, ReleaseForms, ConfigForms, CardForms)
+
+
+def list_records() -> Iterator[str]:
+    """Yield the fields of the records that a benchmark's package writes, with their docstrings."""
+    yield "# Records of a benchmark\n"
+    yield "Classes of [a benchmark's package](../develop/benchmark.md), with their fields.\n"
+    for record in RECORDS:
+        (node,) = ast.parse(inspect.cleandoc(inspect.getsource(record))).body
+        assert isinstance(node, ast.ClassDef)
+        yield f"## {record.__name__}\n\n`{record.__module__}`\n\n{inspect.getdoc(record)}\n"
+        for field, following in pairwise([*node.body, ast.Pass()]):
+            if isinstance(field, ast.AnnAssign):
+                default = f" = {ast.unparse(field.value)}" if field.value and len(ast.unparse(field.value)) < 40 else ""
+                text = following.value.value if isinstance(following, ast.Expr) else ""  # type: ignore[attr-defined]
+                yield f"- `{ast.unparse(field.target)}: {ast.unparse(field.annotation)}{default}`: {_one_line(str(text))}"
+        yield ""
+
+
 def list_tables() -> Iterator[str]:
     """Yield every published table with its columns, as their row models tell them."""
     yield "# Tables\n"
     yield "Published tables, with a line for each column; in the warehouse each has a column `build_id` besides. `factmill show BENCHMARK --columns` says the same.\n"
-    made = {each.name: each for each in (*EVALUATIONS.values(), MECHANISM)}
-    for name, benchmark in {**BENCHMARKS, **made}.items():
+    for name, benchmark in {**BENCHMARKS, **list_made()}.items():
         yield f"## {name}\n\n{benchmark.title}\n"
         for table, model in benchmark.tables.items():
             yield f"### {table}\n\n{_one_line(inspect.getdoc(model) or '')}\n"
@@ -78,15 +123,28 @@ def list_settings() -> Iterator[str]:
 def _describe_fields(model: type[BaseModel]) -> Iterator[str]:
     yield "| name | kind | is |\n|---|---|---|"
     for name, field in model.model_fields.items():
-        kind = str(field.annotation if not isinstance(field.annotation, type) else field.annotation.__name__)
         default = (
             ""
             if field.is_required() or field.default_factory or field.default in (None, "", {})
             else f" Default: {field.default}."
         )
         said = _one_line(field.description or "") + (_cell(default) if not isinstance(field.default, BaseModel) else "")
-        yield f"| `{name}` | {_cell(kind.replace('typing.', ''))} | {said} |"
+        yield f"| `{name}` | {_cell(_name_kind(field.annotation))} | {said} |"
     yield ""
+
+
+def _name_kind(kind: Any) -> str:
+    """Return a type as a reader knows it, without what checks its values."""
+    origin, inner = get_origin(kind), get_args(kind)
+    if origin is Annotated:
+        return _name_kind(inner[0])
+    if origin in (Union, UnionType):
+        return " or ".join(_name_kind(each) for each in inner if each is not NoneType)
+    if origin is Literal:
+        return ", ".join(map(str, inner))
+    if origin is not None:
+        return f"{origin.__name__} of {', '.join(_name_kind(each) for each in inner if each is not ...)}"
+    return str(getattr(kind, "__name__", kind))
 
 
 def _one_line(text: str) -> str:

@@ -1,21 +1,75 @@
-"""The benchmarks that can be built: the list of their records."""
+"""The benchmarks that can be built: the records that installed packages name under the entry point `factmill.benchmarks`.
 
-from tasks.biokalma.benchmark import BIOKALMA
-from tasks.engine.benchmark import Benchmark
-from tasks.errors import UsageError
-from tasks.fanoutqa.benchmark import FANOUTQA
-from tasks.granola.benchmark import GRANOLA
-from tasks.multihal.benchmark import MULTIHAL
-from tasks.slaq.benchmark import SLAQ
-from tasks.text.suggestions import suggest_name
+factmill's own five are found the same way. An entry point's name is the benchmark's; its value is where the record is
+(`module:NAME`). A package that cannot be loaded stops no other: `BROKEN` says why, as `factmill doctor` does.
+"""
 
-BENCHMARKS = {benchmark.name: benchmark for benchmark in (GRANOLA, MULTIHAL, BIOKALMA, SLAQ, FANOUTQA)}
-"""By name, in the order in which `build all` makes them."""
+from importlib.metadata import EntryPoint, entry_points
+from typing import NamedTuple
+
+from factmill.tasks.assets import add_root
+from factmill.tasks.engine.benchmark import Benchmark
+from factmill.tasks.errors import SettingsError, UsageError
+from factmill.tasks.text.whole import suggest_name
+
+GROUP = "factmill.benchmarks"
+OWN = "factmill"
+
+
+class BenchmarkPackage(NamedTuple):
+    """The installed package that a benchmark comes from."""
+
+    name: str
+    version: str
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.version}"
+
+
+BENCHMARKS: dict[str, Benchmark] = {}
+"""By name, in the order in which `build all` makes them: factmill's own, then other packages'."""
+PACKAGES: dict[str, BenchmarkPackage] = {}
+"""Name of a benchmark → the package it comes from."""
+BROKEN: dict[str, str] = {}
+"""Name of a benchmark that could not be loaded → package and reason."""
+
+
+def _load_benchmarks() -> None:
+    found = sorted(entry_points(group=GROUP), key=lambda each: (_find_package(each).name != OWN, each.name))
+    for entry in found:
+        package = _find_package(entry)
+        try:
+            record = entry.load()
+            _check_record(entry, record)
+            if record.root is not None:
+                add_root(record.root)
+        except Exception as error:  # noqa: BLE001 - another package's code may fail in any way, and must not stop the others
+            BROKEN[entry.name] = f"{package}: {type(error).__name__}: {error}"
+        else:
+            BENCHMARKS[entry.name], PACKAGES[entry.name] = record, package
+
+
+def _find_package(entry: EntryPoint) -> BenchmarkPackage:
+    return BenchmarkPackage(entry.dist.name, entry.dist.version) if entry.dist else BenchmarkPackage("unknown", "0")
+
+
+def _check_record(entry: EntryPoint, record: object) -> None:
+    if not isinstance(record, Benchmark):
+        raise SettingsError(f"{entry.value} is a {type(record).__name__}, expected a Benchmark")
+    if record.name != entry.name:
+        raise SettingsError(f"the entry point is called {entry.name}, its benchmark {record.name}; they need one name")
+    if entry.name in BENCHMARKS:
+        raise SettingsError(f"{PACKAGES[entry.name]} has a benchmark {entry.name} already")
+
+
+_load_benchmarks()
 
 
 def find_benchmark(name: str) -> Benchmark:
     """Return a benchmark by name; UsageError when there is none."""
+    if name in BROKEN:
+        raise UsageError(f"the benchmark {name} could not be loaded from {BROKEN[name]}")
     if name not in BENCHMARKS:
-        there = ", ".join(BENCHMARKS)
-        raise UsageError(f"no benchmark {name!r}; there are: {there}{suggest_name(name, BENCHMARKS)}")
+        known = ", ".join(BENCHMARKS) or "none; install factmill again, from its folder: pip install -e ."
+        raise UsageError(f"no benchmark {name!r}; there are: {known}{suggest_name(name, BENCHMARKS)}")
     return BENCHMARKS[name]

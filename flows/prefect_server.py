@@ -17,13 +17,14 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from http.client import HTTPException
 from pathlib import Path
+from typing import Any
 
-from tasks.errors import FactmillError, PrefectLost, ServiceUnreachable
-from tasks.memory import COLLECT_AFTER
-from tasks.processes import HOST, free_port, read_tail, start_child, stop_child
-from tasks.progress import say
-from tasks.settings import require_home
-from tasks.storage.housekeeping.prefect_history import bound_history, find_damage, history_of, making_history
+from factmill.tasks.errors import FactmillError, PrefectLost, ServiceUnreachable
+from factmill.tasks.memory import COLLECT_AFTER
+from factmill.tasks.processes import HOST, free_port, read_tail, start_child, stop_child
+from factmill.tasks.progress import say
+from factmill.tasks.settings import home, require_home
+from factmill.tasks.storage.housekeeping.prefect_history import bound_history, find_damage, history_of, making_history
 
 _START_TIMEOUT_S = 90.0
 _ANSWER_TIMEOUT_S = 10.0
@@ -55,7 +56,6 @@ _UNNEEDED = (
     "SCHEDULER",
     "TRIGGERS",
 )
-
 _shared: list[ExitStack] = []
 """What stops the server of `shared_server`, while one is open."""
 _own: dict[str, "OwnServer"] = {}
@@ -76,6 +76,19 @@ def prefect_settings(home: Path) -> dict[str, str]:
     if not os.environ.get("PREFECT_API_URL"):
         wanted["PREFECT_CLIENT_MAX_RETRIES"] = _CLIENT_RETRIES
     return {name: value for name, value in wanted.items() if name not in os.environ}
+
+
+def apply_prefect_settings(home: Path) -> None:
+    """Give Prefect the settings of a run, also where a benchmark's package has imported it before."""
+    os.environ.update(prefect_settings(home))
+    _refresh_prefect()
+
+
+def _refresh_prefect() -> None:
+    """Have Prefect read the environment again, if it is imported: it does so by itself only then."""
+    if context := sys.modules.get("prefect.context"):
+        context.refresh_global_settings_context()
+        sys.modules["prefect.logging.configuration"].setup_logging()
 
 
 @contextmanager
@@ -164,7 +177,10 @@ def telling_lost_server(what: str = "the flow") -> Iterator[None]:
     except FactmillError:
         raise
     except Exception as error:
-        if own and (ours := _find_own_error(error)):
+        ours: BaseException | None = error
+        while ours is not None and not isinstance(ours, FactmillError):
+            ours = ours.__cause__ or ours.__context__
+        if own and ours:  # the error that ended the flow, where Prefect could not report it to its server
             raise ours from None
         url = os.environ.get("PREFECT_API_URL", "")
         # it may be back by now, after longer than Prefect's client is patient
@@ -178,13 +194,6 @@ def telling_lost_server(what: str = "the flow") -> Iterator[None]:
             else f"the Prefect server at {url} has gone away while {what} ran ({trouble}); what was done is kept: start it "
             "again, and the same command goes on from here"
         ) from error
-
-
-def _find_own_error(error: BaseException | None) -> FactmillError | None:
-    """Return the error that ended a flow, where Prefect could not report it to its server."""
-    while error is not None and not isinstance(error, FactmillError):
-        error = error.__cause__ or error.__context__
-    return error
 
 
 def _tell_cut(error: Exception) -> str:
@@ -213,6 +222,7 @@ def find_trouble(url: str) -> str:
 def _own_server(home: Path) -> Iterator["OwnServer"]:
     server = OwnServer(home)
     os.environ["PREFECT_API_URL"] = server.url
+    _refresh_prefect()
     _own[server.url] = server
     try:
         yield server
@@ -237,11 +247,24 @@ class OwnServer:
         options = f"--host {HOST} --port {port} --log-level error --lifespan on"
         self._command = [sys.executable, "-c", _SERVE, *f"--factory {_APP} {options}".split()]
         self._home, self._log = home, home / "prefect" / f"server-{os.getpid()}.log"
-        self._environment = _server_environment(home)
+        self._environment = {
+            **os.environ,
+            **prefect_settings(home),
+            **{f"PREFECT_SERVER_SERVICES_{name}_ENABLED": "false" for name in _UNNEEDED},
+            "PREFECT_SERVER_UI_ENABLED": "false",
+            "PREFECT_API_BLOCKS_REGISTER_ON_START": "false",
+            "PREFECT__SERVER_EPHEMERAL": "1",
+        }
         self._making = ExitStack()
         self._over = threading.Event()
         self._failure: FactmillError | OSError | None = None
+        self._is_ready = False
         self._begin()
+
+    @property
+    def is_starting(self) -> bool:
+        """True until it has answered once since it was started."""
+        return not self._is_ready
 
     def renew(self) -> None:
         """Count its endings from here on, for the next flow; start another where none is left."""
@@ -258,6 +281,7 @@ class OwnServer:
             made = self._made
             if not find_trouble(self.url):
                 made()
+                self._is_ready = True
                 return
             time.sleep(0.05)
         raise ServiceUnreachable(
@@ -304,7 +328,10 @@ class OwnServer:
             code = self._process.wait()
             if self._over.is_set():
                 return
-            ending = _describe_ending(code)
+            ending = f"exit code {code}"
+            if code < 0:
+                because = ", perhaps since memory ran out" if code == -signal.SIGKILL else ""
+                ending = f"killed by {signal.Signals(-code).name}{because}"
             self.endings.append(ending)
             told = f"factmill's own Prefect server ended ({ending})"
             try:
@@ -326,17 +353,29 @@ class OwnServer:
         return read_tail(self._log, _LOG_CHARACTERS) or "it is empty"
 
 
-def _describe_ending(code: int) -> str:
-    if code >= 0:
-        return f"exit code {code}"
-    return f"killed by {signal.Signals(-code).name}{', perhaps since memory ran out' * (-code == signal.SIGKILL)}"
+def send_event(event: str, resource: str, name: str, about: Mapping[str, Any]) -> None:
+    """Send an event to the standing server, if there is one, for automations; that it does not take it is a note, no error.
 
+    `event`: such as drift.found; `resource`: of what kind it is, such as build; `name`: which one; `about`: as JSON has it.
+    """
+    url = find_standing()
+    if not url:
+        return
+    if not (trouble := find_trouble(url)):
+        apply_prefect_settings(home())
+        # Prefect is imported when its settings stand, by commands that need it alone
+        from prefect.client.orchestration import get_client
+        from prefect.events import Event
 
-def _server_environment(home: Path) -> Mapping[str, str]:
-    disabled = {f"PREFECT_SERVER_SERVICES_{name}_ENABLED": "false" for name in _UNNEEDED}
-    private = {
-        "PREFECT_SERVER_UI_ENABLED": "false",
-        "PREFECT_API_BLOCKS_REGISTER_ON_START": "false",
-        "PREFECT__SERVER_EPHEMERAL": "1",
-    }
-    return {**os.environ, **prefect_settings(home), **disabled, **private}
+        told = Event(
+            event=f"factmill.{event}",
+            resource={"prefect.resource.id": f"factmill.{resource}.{name}", "prefect.resource.name": name},  # type: ignore[arg-type]
+            payload=dict(about),
+        )
+        try:
+            with get_client(sync_client=True) as client:
+                client.request("POST", "/events", json=[told.model_dump(mode="json")])
+        except Exception as error:  # noqa: BLE001 - what was done is done, whatever the server makes of the news
+            trouble = str(error)
+    if trouble:
+        say(f"note: factmill.{event} is not told to the Prefect server at {url.removesuffix('/api')}: {trouble}")

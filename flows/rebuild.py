@@ -17,25 +17,25 @@ from prefect.client.schemas.objects import State, StateType
 from prefect.context import FlowRunContext
 from prefect.states import Cancelling
 
-from flows.commands.reports import report_evaluations
-from flows.prefect_server import LOOK_AGAIN_S
-from flows.releases.gated import release_gated
-from flows.running import make_build
-from flows.served import end_in_state, name_error, tell_build
-from flows.serving import ChosenBenchmarks, RebuildParams, check_keys
-from flows.watching.pages import leave_page
-from flows.watching.runs import watched
-from tasks import progress
-from tasks.engine.benchmark import Benchmark
-from tasks.engine.holding import holding
-from tasks.engine.spending.bounds import Purse
-from tasks.errors import BudgetReached, BuildError, BuildHeld, PrefectLost
-from tasks.evaluation.record import Evaluation, EvaluationParams, settle_batches
-from tasks.files import absolute_path
-from tasks.options import BuildReport, Params, RunOptions, warehouse_of
-from tasks.release.core.gates import Gates
-from tasks.settings import home
-from tasks.storage.recording.folders import work_folder
+from factmill.flows.commands.release import release_gated
+from factmill.flows.commands.report import report_evaluation
+from factmill.flows.prefect_server import LOOK_AGAIN_S
+from factmill.flows.running import make_build
+from factmill.flows.served import end_in_state, name_error, tell_build
+from factmill.flows.serving import ChosenBenchmarks, RebuildParams, check_keys
+from factmill.flows.watching.artifacts import leave_page
+from factmill.flows.watching.runs import watched
+from factmill.tasks import progress
+from factmill.tasks.engine.benchmark import Benchmark
+from factmill.tasks.engine.runs import holding
+from factmill.tasks.engine.spending.bounds import Purse
+from factmill.tasks.errors import BudgetReached, BuildError, BuildHeld, PrefectLost
+from factmill.tasks.evaluation.record import Evaluation, EvaluationParams, settle_batches
+from factmill.tasks.files import absolute_path
+from factmill.tasks.options import BuildReport, Params, RunOptions, warehouse_of
+from factmill.tasks.release.core.choosing import Gates
+from factmill.tasks.settings import home
+from factmill.tasks.storage.recording.folders import work_folder
 
 M = TypeVar("M", BuildReport, str)
 
@@ -95,27 +95,25 @@ def _rebuild(benchmark: Benchmark, params: ChosenBenchmarks, purse: Purse) -> li
     if not report.up_to_date:
         leave_page(report)
     for model, evaluation in params.evaluations(benchmark):
-        asked = cast(EvaluationParams, evaluation.params.model_validate({"model": model, "build": report.build_id}))
+        asked = evaluation.params.model_validate({"model": model, "build": report.build_id})
         outcomes.append(_try(f"{model} on {benchmark.name}", partial(_evaluate, evaluation, asked, purse.left))[0])
     if params.release and not any(each.ending in ("failed", "stopped") for each in outcomes):
-        outcomes.append(_try(f"release of {benchmark.name}", partial(_release, report.build_id, params, purse.left))[0])
+        gates = Gates(
+            rows_within=params.rows_within,
+            most_lost=params.most_lost,
+            judge_card=not params.unchecked_judge,
+            explained=not params.unexplained,
+        )
+        folder = absolute_path(params.release)
+        release = partial(release_gated, warehouse_of(purse.left), report.build_id, folder, gates)
+        outcomes.append(_try(f"release of {benchmark.name}", release)[0])
     return outcomes
-
-
-def _release(build_id: str, params: ChosenBenchmarks, run: RunOptions) -> str:
-    gates = Gates(
-        rows_within=params.rows_within,
-        most_lost=params.most_lost,
-        judge_card=not params.unchecked_judge,
-        explained=not params.unexplained,
-    )
-    return release_gated(warehouse_of(run), build_id, absolute_path(params.release), gates)
 
 
 def _evaluate(evaluation: Evaluation, params: EvaluationParams, run: RunOptions) -> BuildReport:
     # what models say does not change with items and pages
     made = make_build(evaluation, params, settle_batches(params, run.model_copy(update={"since": None})))
-    report_evaluations(warehouse_of(run), [made.build_id], home() / "reports")
+    report_evaluation(warehouse_of(run), made.build_id, home() / "reports")
     return made
 
 

@@ -4,9 +4,8 @@ A build whose lock is already published is left as it is, without starting anyth
 settings stand in the environment.
 """
 
-import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from datetime import UTC, datetime
 from importlib import import_module
@@ -14,23 +13,29 @@ from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
-from flows.prefect_server import MOST_ENDINGS, OwnServer, prefect_server, prefect_settings, telling_lost_server
-from tasks.engine.benchmark import Benchmark
-from tasks.engine.holding import forget_finished, refuse_held, run_folder
-from tasks.engine.naming.identities import find_oldest_moments
-from tasks.engine.naming.locks import make_lock
-from tasks.engine.runs import find_run_ages
-from tasks.engine.services import check_models
-from tasks.engine.since.earlier import find_earlier
-from tasks.engine.spending.bounds import Purse, check_prices
-from tasks.errors import OldBuild, PrefectLost
-from tasks.options import BuildReport, Params, RunOptions, warehouse_of
-from tasks.processes import require_temporary_folder
-from tasks.progress import mention, say
-from tasks.settings import home, load_world, require_home
-from tasks.storage.builds import BuildRecord, build_of_lock, describe_caution, published_names
-from tasks.storage.recording.records import rests_on_older
-from tasks.storage.warehouse import open_warehouse, require_writable
+from factmill.flows.prefect_server import (
+    MOST_ENDINGS,
+    OwnServer,
+    apply_prefect_settings,
+    prefect_server,
+    telling_lost_server,
+)
+from factmill.tasks.engine.benchmark import Benchmark, load_place
+from factmill.tasks.engine.naming.identities import find_oldest_moments
+from factmill.tasks.engine.naming.locks import make_lock
+from factmill.tasks.engine.runs import find_run_ages, forget_finished, refuse_held, run_folder
+from factmill.tasks.engine.services import check_models
+from factmill.tasks.engine.since import find_earlier
+from factmill.tasks.engine.spending.bounds import Purse, check_prices
+from factmill.tasks.errors import OldBuild, PrefectLost
+from factmill.tasks.evaluation.record import Evaluation
+from factmill.tasks.options import BuildReport, Params, RunOptions, warehouse_of
+from factmill.tasks.processes import require_temporary_folder
+from factmill.tasks.progress import mention, say
+from factmill.tasks.settings import home, load_world, require_home
+from factmill.tasks.storage.builds import BuildRecord, build_of_lock, describe_caution, published_names
+from factmill.tasks.storage.recording.records import rests_on_older
+from factmill.tasks.storage.warehouse import open_warehouse, require_writable
 
 Recipe = Callable[[Params, RunOptions], BuildReport]
 R = TypeVar("R")
@@ -49,12 +54,22 @@ def make_build(
     lock = make_lock(benchmark, inputs, run)
     for note in inputs.notes:
         say(f"note: {note}")
-    run = _settle_earlier(benchmark, lock, run)
+    if run.since is not None:
+        # the build whose replies are looked through is named by its id
+        earlier = find_earlier(benchmark.name, lock, run)
+        if earlier is None:
+            say(
+                f"note: no build of {benchmark.name} in this world is there yet, so nothing is looked through: all that is too old is asked"
+            )
+        run = run.model_copy(update={"since": earlier.build_id if earlier else None})
     if run.mode == "record" and not force:
         present = build_of_lock(warehouse_of(run), lock)
         if present is not None and not present.report["unsettled"] and not _has_aged(present, run):
             forget_finished(run_folder(benchmark.name, lock, run))
-            return _report_present(present, run, time.perf_counter() - started)
+            report = _read_report(present, run)
+            replayed, seconds = report.calls_sent + report.calls_replayed, round(time.perf_counter() - started, 2)
+            told = {"calls_sent": 0, "calls_replayed": replayed, "up_to_date": True, "seconds": seconds}
+            return report.model_copy(update=told)
     if run.mode != "replay":
         require_home()
         world, roles = load_world(run.world, run.graph), benchmark.roles(params)
@@ -77,18 +92,6 @@ def make_build(
         return make(params, run)
 
 
-def _settle_earlier(benchmark: Benchmark, lock: Mapping[str, Any], run: RunOptions) -> RunOptions:
-    """Return options that name the build whose replies are looked through by its id, or none where none is there yet."""
-    if run.since is None:
-        return run
-    earlier = find_earlier(benchmark.name, lock, run)
-    if earlier is None:
-        say(
-            f"note: no build of {benchmark.name} in this world is there yet, so nothing is looked through: all that is too old is asked"
-        )
-    return run.model_copy(update={"since": earlier.build_id if earlier else None})
-
-
 def verify_build(benchmark: Benchmark, record: BuildRecord, run: RunOptions) -> dict[str, dict[str, Any]]:
     """Build again from the recorded calls alone and return table → expected and found SHA-256.
 
@@ -102,7 +105,7 @@ def verify_build(benchmark: Benchmark, record: BuildRecord, run: RunOptions) -> 
     except ValidationError as error:
         where = ".".join(map(str, error.errors()[0]["loc"]))
         raise OldBuild(
-            f"{record.build_id} was made by factmill {record.lock['version']} with parameters that this one does not read "
+            f"{record.build_id} was made by {record.made_by} with parameters that this one does not read "
             f"({where}: {error.errors()[0]['msg']}); build it again with `factmill build {benchmark.name}` and verify that"
         ) from error
     replay = run.model_copy(update=told)
@@ -113,22 +116,18 @@ def verify_build(benchmark: Benchmark, record: BuildRecord, run: RunOptions) -> 
     tables = {}
     for name in sorted({*expected, *report.tables}):
         found = report.tables.get(name, {"sha256": None, "rows": None})
-        agrees = expected.get(name) == found["sha256"]
-        tables[name] = {
-            "expected": expected.get(name),
-            "found": found["sha256"],
-            "rows": found["rows"],
-            "agrees": agrees,
-        }
+        pair = {"expected": expected.get(name), "found": found["sha256"]}
+        tables[name] = {**pair, "rows": found["rows"], "agrees": pair["expected"] == pair["found"]}
     return tables
 
 
 def load_flow(benchmark: Benchmark) -> Any:
     """Return a benchmark's Prefect flow, whose runs can be watched; Prefect is imported only here."""
-    from flows.watching.runs import watched
+    from factmill.flows.watching.artifacts import leave_evaluation
+    from factmill.flows.watching.runs import watched
 
-    module, _, name = benchmark.recipe.partition(":")
-    return watched(getattr(import_module(module), name))
+    found = load_place(benchmark.recipe)
+    return watched(found.make_flow(leave_evaluation) if isinstance(found, Evaluation) else found)
 
 
 @contextmanager
@@ -139,13 +138,19 @@ def opened_recipe(
 
     `find_made`: returns the build where it is published, though Prefect was lost before it knew.
     """
-    os.environ.update(prefect_settings(require_home()))
+    apply_prefect_settings(require_home())
     require_temporary_folder()
     with prefect_server(home()) as server:
-        if server:
+        if server and server.is_starting:
             mention("starting Prefect …")
         flow = load_flow(benchmark)
-        _import_services(run)
+        # what the stages will need is imported while the Prefect server is still starting on the other core; the record of an
+        # evaluation names none, and what it asks is models, as a rule
+        if benchmark.evaluation:
+            for module in ("clients.pageviews", "clients.sparql", "world.replies"):
+                import_module(f"factmill.tasks.{module}")
+            if load_world(run.world).is_embedded:
+                import_module("factmill.tasks.world.app")
         if server:
             server.wait_ready()
 
@@ -172,7 +177,7 @@ def keep_making(make: Callable[[], R], server: OwnServer | None, find_made: Call
                 return made
             if server is None or makings == MOST_ENDINGS:
                 raise
-            from flows.watching.gone import drop_runs
+            from factmill.flows.watching.runs import drop_runs
 
             server.recover()
             drop_runs()
@@ -182,13 +187,13 @@ def keep_making(make: Callable[[], R], server: OwnServer | None, find_made: Call
 def prepare() -> None:
     """Make once what builds need: Prefect's database, the embedded world's store, graph and encoder, compiled kernels."""
     folder = require_home()
-    os.environ.update(prefect_settings(folder))
+    apply_prefect_settings(folder)
     with prefect_server(folder) as server:
         say("preparing the embedded world …")
-        from tasks.engine.services import embedded_graph
-        from tasks.graph.paths import prepare_kernels
-        from tasks.models.embed import PACKAGED, choose_embedder, find_embedder
-        from tasks.world.serving import running_world
+        from factmill.tasks.engine.services import embedded_graph
+        from factmill.tasks.graph.paths import prepare_kernels
+        from factmill.tasks.models.embed import PACKAGED, choose_embedder, find_embedder
+        from factmill.tasks.world.serving import running_world
 
         with running_world(folder), embedded_graph(folder):
             prepare_kernels()
@@ -197,16 +202,6 @@ def prepare() -> None:
             say("preparing Prefect's database …")
             if server:
                 server.wait_ready()
-
-
-def _import_services(run: RunOptions) -> None:
-    """Import what the stages will need while the Prefect server is still starting on the other core."""
-    import tasks.clients.pageviews
-    import tasks.clients.wikidata.client
-    import tasks.world.replies
-
-    if load_world(run.world).is_embedded:
-        import tasks.world.app  # noqa: F401
 
 
 def _has_aged(record: BuildRecord, run: RunOptions) -> bool:
@@ -225,16 +220,4 @@ def _read_report(record: BuildRecord, run: RunOptions) -> BuildReport:
         )
     return BuildReport.model_validate(
         {**record.report, "tables": {name: {"rows": counts[name], "sha256": digests[name]} for name in digests}}
-    )
-
-
-def _report_present(record: BuildRecord, run: RunOptions, seconds: float) -> BuildReport:
-    report = _read_report(record, run)
-    return report.model_copy(
-        update={
-            "calls_sent": 0,
-            "calls_replayed": report.calls_sent + report.calls_replayed,
-            "up_to_date": True,
-            "seconds": round(seconds, 2),
-        }
     )

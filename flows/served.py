@@ -1,4 +1,4 @@
-"""The benchmarks' flows as deployments run them: `flows.served.granola`, or whichever benchmark there is.
+"""The benchmarks' flows as deployments run them: `factmill.flows.served.granola`, or whichever benchmark there is.
 
 Such a flow is the recipe's, with what the command does beside: a build that is there already, or that another run is
 making, is left alone, and an error that has a name is the run's last message, in one line. The process of such a run
@@ -20,16 +20,16 @@ from prefect import Flow
 from prefect.client.schemas.objects import State
 from prefect.states import Completed, Failed
 
-from flows.benchmarks import BENCHMARKS
-from flows.prefect_server import await_server, find_standing, find_trouble, telling_lost_server
-from flows.running import load_flow, make_build
-from flows.watching.pages import leave_page
-from tasks import progress
-from tasks.engine.benchmark import Benchmark
-from tasks.errors import BudgetReached, BuildHeld, FactmillError, PrefectLost
-from tasks.memory import settle_memory
-from tasks.options import BuildReport, Params, RunOptions
-from tasks.processes import die_with_parent, end_soon, own_process
+from factmill.flows.benchmarks import BENCHMARKS
+from factmill.flows.prefect_server import await_server, find_standing, find_trouble, telling_lost_server
+from factmill.flows.running import load_flow, make_build
+from factmill.flows.watching.artifacts import leave_page
+from factmill.tasks import progress
+from factmill.tasks.engine.benchmark import Benchmark
+from factmill.tasks.errors import BudgetReached, BuildHeld, FactmillError, PrefectLost
+from factmill.tasks.memory import settle_memory
+from factmill.tasks.options import BuildReport, Params, RunOptions
+from factmill.tasks.processes import die_with_parent, end_soon, own_process
 
 STOP_GRACE_S = 2.0
 """A runner that stops a run looks after three seconds whether its process is gone."""
@@ -47,7 +47,16 @@ def make_served(benchmark: Benchmark) -> Flow[..., State[Any]]:
 
     @wraps(recipe.fn)
     def served(params: Params, run: RunOptions) -> State[Any]:
-        return end_in_state(lambda: _log_present(make_build(benchmark, params, run, recipe=recipe.fn)))
+        def make() -> str:
+            report = make_build(benchmark, params, run, recipe=recipe.fn)
+            told = tell_build(report)
+            if report.up_to_date:  # a run that had nothing to make has told nothing of it yet
+                progress.log(told)
+            else:
+                leave_page(report)
+            return told
+
+        return end_in_state(make)
 
     flow: Flow[..., State[Any]] = recipe.with_options()
     flow.fn = served
@@ -101,16 +110,6 @@ def _end_in_state(make: Callable[[], str]) -> State[Any] | None:
 def name_error(error: Exception) -> str:
     """Return an error with its name."""
     return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-
-
-def _log_present(report: BuildReport) -> str:
-    """Return what a build came to, and leave its page; a run that had nothing to make has told nothing of it yet."""
-    told = tell_build(report)
-    if report.up_to_date:
-        progress.log(told)
-    else:
-        leave_page(report)
-    return told
 
 
 def tell_build(report: BuildReport) -> str:

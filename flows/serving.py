@@ -8,19 +8,19 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pydantic import AfterValidator, BaseModel, Field, ValidationError, create_model, model_validator
 
-from flows.benchmarks import BENCHMARKS, find_benchmark
-from flows.evaluate.evaluations import EVALUATIONS
-from tasks.core.rows import MOST
-from tasks.core.service_settings import Age
-from tasks.engine.benchmark import Benchmark
-from tasks.engine.naming.locks import make_lock
-from tasks.errors import FactmillError, SettingsError, UsageError
-from tasks.evaluation.record import Evaluation, check_model
-from tasks.files import read_toml
-from tasks.options import Option, Params, RunOptions
-from tasks.settings import SECTIONS, load_world
-from tasks.text.ages import read_age, write_age
-from tasks.text.suggestions import suggest_name
+from factmill.flows.benchmarks import BENCHMARKS, find_benchmark
+from factmill.flows.evaluate.evaluations import EVALUATIONS
+from factmill.tasks.core.rows import MOST
+from factmill.tasks.core.service_settings import Age
+from factmill.tasks.engine.benchmark import Benchmark
+from factmill.tasks.engine.naming.locks import make_lock
+from factmill.tasks.errors import FactmillError, SettingsError, UsageError
+from factmill.tasks.evaluation.record import Evaluation, check_model
+from factmill.tasks.files import read_toml
+from factmill.tasks.options import Option, Params, RunOptions
+from factmill.tasks.settings import SECTIONS, load_world
+from factmill.tasks.text.ages import read_age, write_age
+from factmill.tasks.text.whole import suggest_name
 
 
 def _check_name(name: str) -> str:
@@ -184,9 +184,12 @@ def read_parameters(flow: str, parameters: Mapping[str, Any]) -> tuple[Params, R
         "params": BENCHMARKS[flow].params if flow in BENCHMARKS else RebuildParams,
         "run": RunOptions,
     }
-    faults = [
-        f"{name}: there is no such parameter{_suggest_place(name, models)}" for name in parameters if name not in models
-    ]
+    faults = []
+    for name in (each for each in parameters if each not in models):
+        # one that stands outside of the models may have been meant in one of them
+        hints = ((owner, suggest_name(name, model.model_fields)) for owner, model in models.items())
+        inside = next((hint.replace("mean ", f"mean {owner}.") for owner, hint in hints if hint), "")
+        faults.append(f"{name}: there is no such parameter{inside or suggest_name(name, models)}")
     read: dict[str, Any] = {}
     for name, model in models.items():
         try:
@@ -196,14 +199,6 @@ def read_parameters(flow: str, parameters: Mapping[str, Any]) -> tuple[Params, R
     if faults:
         raise UsageError("; ".join(faults))
     return read["params"], read["run"]
-
-
-def _suggest_place(name: str, models: Mapping[str, type[BaseModel]]) -> str:
-    """Return which parameter was probably meant by a name that stands outside of the models."""
-    for owner, model in models.items():
-        if hint := suggest_name(name, model.model_fields):
-            return hint.replace("mean ", f"mean {owner}.")
-    return suggest_name(name, models)
 
 
 def _describe_fault(name: str, model: type[BaseModel], fault: Any) -> str:

@@ -4,26 +4,34 @@ import csv
 from functools import cache
 from pathlib import Path
 
-from tasks.core.fingerprints import digest_bytes
-from tasks.core.prompts import Prompt, read_prompt
-from tasks.core.relations import Relation, read_relations
-from tasks.core.rows import OWN_LICENCE, OWN_WORLD
-from tasks.errors import PromptError, SettingsError
-from tasks.text.article import Removed, read_removed
-from tasks.text.ids import id_number, is_pid
-from tasks.text.values.written import read_units
+from factmill.tasks.core.fingerprints import digest_bytes
+from factmill.tasks.core.prompts import Prompt, read_prompt
+from factmill.tasks.core.relations import Relation, read_relations
+from factmill.tasks.core.rows import OWN_LICENCE, OWN_WORLD
+from factmill.tasks.errors import PromptError, SettingsError
+from factmill.tasks.text.article import Removed, read_removed
+from factmill.tasks.text.ids import id_number, is_pid
+from factmill.tasks.text.values.written import read_units
 
 _PACKAGED = Path(__file__).parent / "_assets"
-ROOT = _PACKAGED if _PACKAGED.is_dir() else Path(__file__).parent.parent
-"""Folder that holds prompts/, sparql/ and data/."""
+ROOT = _PACKAGED if _PACKAGED.is_dir() else Path(__file__).resolve().parents[1]
+"""Folder that holds factmill's own prompts/, sparql/ and data/."""
+_roots: list[Path] = []
+"""Such folders of the other packages that bring benchmarks."""
+
+
+def add_root(root: Path) -> None:
+    """Read the prompts, queries and lists of another package too; where a name is in factmill's own, that one is read."""
+    if root not in _roots:
+        _roots.append(root)
 
 
 @cache
 def load_prompt(prompt_id: str) -> Prompt:
     """Return the prompt of `prompts/<prompt_id>.md`."""
-    path = ROOT / "prompts" / f"{prompt_id}.md"
-    if not path.is_file():
-        raise PromptError(f"no prompt file {path}")
+    path = find_asset("prompts", f"{prompt_id}.md")
+    if path is None:
+        raise PromptError(f"no prompt file {ROOT / 'prompts' / prompt_id}.md")
     return read_prompt(prompt_id, path.read_bytes())
 
 
@@ -94,7 +102,12 @@ def asset_digest(folder: str, name: str) -> str:
 
 def asset_path(folder: str, name: str) -> Path:
     """Return the place of one asset file; SettingsError when it is missing."""
-    path = ROOT / folder / name
-    if not path.is_file():
+    path = find_asset(folder, name)
+    if path is None:
         raise SettingsError(f"the file {folder}/{name} that belongs to factmill is missing below {ROOT}")
     return path
+
+
+def find_asset(folder: str, name: str) -> Path | None:
+    """Return the place of one asset file below factmill's root, or else below another package's; None where it is below none."""
+    return next((path for root in (ROOT, *_roots) if (path := root / folder / name).is_file()), None)

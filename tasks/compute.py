@@ -10,9 +10,9 @@ from typing import Literal
 
 from pydantic import Field, ValidationError, model_validator
 
-from tasks.core.addresses import check_scheduler
-from tasks.core.rows import LONGEST_S, StrictModel
-from tasks.errors import SettingsError
+from factmill.tasks.core.rows import LONGEST_S, StrictModel
+from factmill.tasks.core.service_settings import check_scheduler
+from factmill.tasks.errors import SettingsError
 
 CLUSTER = "FACTMILL_CLUSTER"
 """Environment variable that names a scheduler's address for any world, whatever its file says."""

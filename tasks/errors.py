@@ -1,31 +1,6 @@
-"""Every error that stops a run, by name. Trouble with one row is no error: it becomes a Reject (core/rows.py).
+"""Every error that stops a run, by name; its exit code stands in its class.
 
-FactmillError
-├── UsageError                the command or a parameter is wrong          (exit code 2)
-│   ├── SettingsError         a world file or setting is wrong
-│   └── SourceError           a source file is missing, empty or malformed as a whole
-├── BuildError                a build cannot go on                         (exit code 1)
-│   ├── BuildHeld             another process is making the very same
-│   ├── BudgetReached         a bound on what a run may spend is reached (exit code 3)
-│   ├── RepliesAwaited        requests are written to a file, whose replies the next run reads (exit code 4)
-│   ├── FunnelError           a stage's rows do not add up
-│   ├── NothingPublished      no row came through, or none was read
-│   ├── ReplayMiss            replay needs a call that was never recorded
-│   ├── OldBuild              a build's parameters or rows are those of an earlier factmill
-│   ├── ShardError            a batch's files cannot be written or read
-│   └── PromptError           a prompt file and its variables do not fit
-├── WarehouseError            the DuckDB file cannot be used
-│   ├── WarehouseBusy         another process holds it
-│   ├── WarehouseTooNew       a newer factmill wrote it
-│   └── UnknownBuild          no build of that name
-├── GraphError                a local graph is missing, damaged or half-loaded
-├── ResourcesExhausted        the system gives no more memory, threads or processes
-├── OutputError               a file of results cannot be written
-└── ServiceError              an outside service cannot be used at all
-    ├── ServiceUnreachable    no answer after all attempts
-    │   ├── AccountBlocked    the account has no credit left, is at its spending limit, or is suspended
-    │   └── PrefectLost       the Prefect server has gone away while a flow ran
-    └── WorldError            the embedded world does not start or its files are wrong
+Trouble with one row is no error: it becomes a Reject (core/rows.py).
 """
 
 from collections.abc import Iterator
@@ -87,7 +62,7 @@ class NothingPublished(BuildError):
     def __init__(self, told: str, report: Any = None) -> None:
         super().__init__(told)
         self.report = report
-        """What the build says of itself so far (tasks.options.BuildReport)."""
+        """What the build says of itself so far (factmill.tasks.options.BuildReport)."""
 
 
 class ReplayMiss(BuildError):
@@ -116,6 +91,10 @@ class WarehouseBusy(WarehouseError):
 
 class WarehouseTooNew(WarehouseError):
     """A newer factmill wrote the warehouse."""
+
+
+class WarehouseTooOld(WarehouseError):
+    """An earlier factmill wrote the warehouse, and `factmill upgrade` has not carried it over."""
 
 
 class UnknownBuild(WarehouseError):

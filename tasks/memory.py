@@ -6,7 +6,7 @@ import errno
 import gc
 import os
 
-from tasks.errors import ResourcesExhausted, WorldError, iterate_causes
+from factmill.tasks.errors import ResourcesExhausted, WorldError, iterate_causes
 
 COLLECT_AFTER = (50_000, 20, 100)
 """Objects made until the collector looks for cycles (Python's own: 700), and young for old looks. Rows, calls and replies

@@ -8,12 +8,12 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.json_schema import SkipJsonSchema
 
-from tasks.core.calls.call import Mode
-from tasks.core.rows import MOST, StrictModel
-from tasks.core.service_settings import Age
-from tasks.core.spending.bounds import Bounds, format_cost
-from tasks.files import absolute_path
-from tasks.settings import SHIPPED_WORLDS, default_warehouse
+from factmill.tasks.core.calls.call import Mode
+from factmill.tasks.core.rows import MOST, StrictModel
+from factmill.tasks.core.service_settings import Age
+from factmill.tasks.core.spending.bounds import Bounds, format_cost
+from factmill.tasks.files import absolute_path
+from factmill.tasks.settings import SHIPPED_WORLDS, default_warehouse
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +106,7 @@ class RunOptions(StrictModel):
     """Read the replies to the requests that this command wrote with --requests, as `vllm run-batch` writes them. With
     --requests the build then goes on to the next requests; without it what is left is sent."""
     pilot: SkipJsonSchema[int | None] = Field(default=None, exclude=True, ge=1, le=MOST)
-    """Pass on only so many rows that stand for all (engine/spending/pilot.py), keep what they show for a forecast, and publish nothing."""
+    """Pass on only so many rows that stand for all (engine/building.py), keep what they show for a forecast, and publish nothing."""
     pinned_build: SkipJsonSchema[str | None] = Field(default=None, exclude=True)
     """With mode replay: serve the very replies of this build, and publish nothing."""
 
@@ -130,6 +130,8 @@ HIDDEN = ("pilot", "pinned_build")
 """Options of runs that only factmill's own commands give."""
 BY_FILES = ("requests", "replies")
 """Options of a single build whose models are asked by files."""
+OF_MODELS = (*BY_FILES, "max_cost")
+"""Options that say nothing of a build that asks no model."""
 LAST = "last"
 """As `since`: the newest build of the benchmark in this world."""
 
@@ -141,6 +143,7 @@ class BuildReport(BaseModel):
     benchmark: str
     world: str
     author: str
+    """The model that wrote; empty where none did."""
     caution: str = ""
     """What its rows are not for; empty where nothing is to be said."""
     inputs: int

@@ -27,8 +27,8 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import NoReturn
 
-from tasks.errors import SettingsError
-from tasks.memory import find_shortage
+from factmill.tasks.errors import SettingsError
+from factmill.tasks.memory import find_shortage
 
 HOST = "127.0.0.1"
 _STOP_TIMEOUT_S = 5.0
@@ -60,17 +60,8 @@ def own_process(end: Callable[[str], NoReturn], grace_s: float = STOP_GRACE_S) -
     `end` ends it at once: it is given what the system has no more of, or an empty text for a stop. A thread that dies of
     such a shortage, or a callback of asyncio's that is lost to it, ends the process too: others would wait for it forever.
     """
-    if not _own:
-        # it starts now, since a system that has no more threads is one of the reasons to end
-        threading.Thread(target=_await_end, name="factmill-ending", daemon=True).start()
-        threading.excepthook = _end_where_thread_died
-        setattr(threading.Thread, "start", _noting_shortage(threading.Thread.start))  # noqa: B010 - no type has a name for it
-        for name in ("asyncio", "concurrent.futures"):
-            logging.getLogger(name).addFilter(_end_where_lost)
-    _own[:] = [(end, grace_s)]
+    start = threading.Thread.start
 
-
-def _noting_shortage(start: Callable[[threading.Thread], None]) -> Callable[[threading.Thread], None]:
     def start_noting(thread: threading.Thread) -> None:
         try:
             start(thread)
@@ -78,7 +69,14 @@ def _noting_shortage(start: Callable[[threading.Thread], None]) -> Callable[[thr
             _shortages.append(find_shortage(error))
             raise
 
-    return start_noting
+    if not _own:
+        # it starts now, since a system that has no more threads is one of the reasons to end
+        threading.Thread(target=_await_end, name="factmill-ending", daemon=True).start()
+        threading.excepthook = _end_where_thread_died
+        setattr(threading.Thread, "start", start_noting)  # noqa: B010 - no type has a name for it
+        for name in ("asyncio", "concurrent.futures"):
+            logging.getLogger(name).addFilter(_end_where_lost)
+    _own[:] = [(end, grace_s)]
 
 
 def find_noted_shortage() -> str:
@@ -185,11 +183,18 @@ def one_at_a_time(lock: Path, tell: Callable[[str], object]) -> Iterator[None]:
     Who waits for long `tell`s for whom: a process that was stopped keeps what it holds.
     """
     lock.parent.mkdir(parents=True, exist_ok=True)
+
+    def tell_awaited() -> None:
+        holder = lock.read_text("ascii").strip() or "another process"
+        tell(
+            f"note: waiting for process {holder}, which holds {lock}; if it hangs or was stopped, end it, and this goes on"
+        )
+
     with lock.open("a") as held:
         try:
             fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            teller = threading.Timer(SAY_AFTER_S, lambda: tell(_tell_awaited(lock)))
+            teller = threading.Timer(SAY_AFTER_S, tell_awaited)
             teller.daemon = True
             teller.start()
             try:
@@ -201,13 +206,6 @@ def one_at_a_time(lock: Path, tell: Callable[[str], object]) -> Iterator[None]:
             held.write(str(os.getpid()))
             held.flush()
         yield
-
-
-def _tell_awaited(lock: Path) -> str:
-    holder = lock.read_text("ascii").strip() or "another process"
-    return (
-        f"note: waiting for process {holder}, which holds {lock}; if it hangs or was stopped, end it, and this goes on"
-    )
 
 
 def start_child(

@@ -14,8 +14,8 @@ from uuid import UUID
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from tasks.core.receipts import Receipt, name_left
-from tasks.text.whole import clean
+from factmill.tasks.core.receipts import Receipt, name_left
+from factmill.tasks.text.whole import clean
 
 Style = Literal["live", "lines", "none"]
 Level = Literal["info", "warning", "error"]

@@ -9,26 +9,20 @@ import errno
 import os
 import re
 import tempfile
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import (
-    AfterValidator,
-    Field,
-    ValidationError,
-    model_validator,
-)
+from pydantic import AfterValidator, Field, ValidationError, model_validator
 
-from tasks.assets import ROOT
-from tasks.compute import CLUSTER, Compute, read_cluster
-from tasks.core.addresses import is_this_machine, is_wikimedia_api
-from tasks.core.calls.jobs import Jobs
-from tasks.core.epochs import EARLIEST, LATEST
-from tasks.core.fingerprints import digest_json
-from tasks.core.rows import LONGEST_S, StrictModel
-from tasks.core.service_settings import (
+from factmill.tasks.assets import ROOT
+from factmill.tasks.compute import CLUSTER, Compute, read_cluster
+from factmill.tasks.core.calls.chat import Jobs
+from factmill.tasks.core.epochs import EARLIEST, LATEST
+from factmill.tasks.core.fingerprints import digest_json
+from factmill.tasks.core.rows import LONGEST_S, StrictModel
+from factmill.tasks.core.service_settings import (
     CHAT_KINDS,
     CONNECTION,
     EMBEDDED,
@@ -40,10 +34,12 @@ from tasks.core.service_settings import (
     Wikidata,
     Wikimedia,
     check_header_text,
+    is_this_machine,
+    is_wikimedia_api,
 )
-from tasks.errors import SettingsError
-from tasks.files import absolute_path, read_toml
-from tasks.text.suggestions import suggest_name
+from factmill.tasks.errors import SettingsError
+from factmill.tasks.files import absolute_path, read_toml
+from factmill.tasks.text.whole import suggest_name
 
 LEAST_FREE = 64_000_000
 """Bytes that are free in the home before a run begins: Prefect's history and a small build take about half of that."""
@@ -102,7 +98,7 @@ class World(StrictModel):
     """SPARQL endpoint that knows which Wikidata item a DBpedia resource is."""
     wikimedia: Wikimedia = Wikimedia()
     compute: Compute = Compute()
-    models: dict[str, Model]
+    models: dict[str, Model] = Field(default_factory=dict)
     """By role; under any other name, such as `answerer`, a model that can be measured, or judge others."""
 
     @model_validator(mode="after")
@@ -351,12 +347,12 @@ def read_token(section: str, service: Endpoint) -> str:
 
 def read_headers(model: Model) -> dict[str, str]:
     """Return a model's own headers with their values; SettingsError when an environment variable is not set."""
-    return {name: _read_value(model, f"headers.{name}", value) for name, value in model.headers.items()}
+    return _read_values(model, "headers", model.headers)
 
 
 def read_query(model: Model) -> dict[str, str]:
     """Return a model's query parameters with their values; SettingsError when an environment variable is not set."""
-    return {name: _read_value(model, f"query.{name}", value) for name, value in model.query.items()}
+    return _read_values(model, "query", model.query)
 
 
 def require_variables(model: Model) -> None:
@@ -366,13 +362,12 @@ def require_variables(model: Model) -> None:
     read_query(model)
 
 
-def _read_value(model: Model, setting: str, value: str | FromEnvironment) -> str:
-    if isinstance(value, str):
-        return value
-    found = os.environ.get(value.env, "")
-    if not found:
+def _read_values(model: Model, setting: str, values: Mapping[str, str | FromEnvironment]) -> dict[str, str]:
+    found = {name: each if isinstance(each, str) else os.environ.get(each.env, "") for name, each in values.items()}
+    if missing := [name for name, each in values.items() if not isinstance(each, str) and not found[name]]:
         raise SettingsError(
-            f"model {model.name}: the environment variable that {setting} names by env is not set; set it to the value"
+            f"model {model.name}: the environment variable that {setting}.{missing[0]} names by env is not set; set it to"
+            " the value"
         )
     return found
 

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import settings
 from support.processes.standing_prefect import standing_server
 
-from flows.prefect_server import prefect_settings
+from factmill.flows.prefect_server import prefect_settings
 
 SHARED_DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 
@@ -110,10 +110,8 @@ SLOW = (
     "tests/fuzz",
     "tests/granola/test_disambiguate.py",
     "tests/granola/test_models.py",
-    "tests/graph/loading/test_literal_keys.py",
     "tests/graph/loading/test_literals.py",
     "tests/graph/loading/test_load.py",
-    "tests/graph/resuming",
     "tests/graph/test_",
     "tests/lookups/test_evidence.py",
     "tests/mediawikis",

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from tasks.compute import Compute
-from tasks.core.addresses import check_scheduler
-from tasks.errors import SettingsError
-from tasks.settings import load_world
+from factmill.tasks.compute import Compute
+from factmill.tasks.core.service_settings import check_scheduler
+from factmill.tasks.errors import SettingsError
+from factmill.tasks.settings import load_world
 
 WORLD = 'name = "w"\nuser_agent = "me"\n[models.translator]\nkind = "local"\nname = "embedded-nllb-1"\n'
 DASK = '[compute]\nengine = "dask"\naddress = "tcp://10.0.0.5:8786"\n'

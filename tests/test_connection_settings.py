@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from tasks.errors import SettingsError
-from tasks.settings import ROLES, World, load_world, read_headers, read_query, require_variables
+from factmill.tasks.errors import SettingsError
+from factmill.tasks.settings import ROLES, World, load_world, read_headers, read_query, require_variables
 
 SECRET = "sk-live-0123456789abcdef"
 AUTHOR = 'name = "w"\nuser_agent = "a"\n[models.author]\nkind = "openai"\nname = "m"\nurl = "http://m/v1"\n'

@@ -1,55 +1,39 @@
 """Parameters stand in one place: options, Prefect's form, locks and deployments are made of it."""
 
+import re
 import shutil
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, get_args
 
 import pytest
-import typer
 from prefect.exceptions import ParameterTypeError
 
-from flows.benchmarks import BENCHMARKS
-from flows.cli.main import app
-from flows.commands.serving.deployments import make_deployments
-from flows.running import load_flow, verify_build
-from flows.served import make_served
-from flows.serving import RebuildParams, ServeOptions
-from tasks.assets import ROOT
-from tasks.core.fingerprints import canonical_json
-from tasks.engine.benchmark import Benchmark
-from tasks.errors import OldBuild
-from tasks.granola.params import GranolaParams, lock_inputs
-from tasks.multihal.core.rows import TAGS
-from tasks.multihal.params import MultiHalParams
-from tasks.multihal.sources.foundations import FOUNDATIONS, FoundationName
-from tasks.options import BY_FILES, HIDDEN, RunOptions
-from tasks.slaq.params import SlaqParams
-from tasks.storage.builds import BuildRecord
-
-EACH = pytest.mark.parametrize("benchmark", BENCHMARKS.values(), ids=list(BENCHMARKS))
+from factmill.flows.benchmarks import BENCHMARKS
+from factmill.flows.commands.serving.runner import make_deployments
+from factmill.flows.running import load_flow, verify_build
+from factmill.flows.served import make_served
+from factmill.flows.serving import RebuildParams, ServeOptions, read_parameters
+from factmill.tasks.assets import ROOT
+from factmill.tasks.core.fingerprints import canonical_json
+from factmill.tasks.errors import OldBuild, UsageError
+from factmill.tasks.granola.params import GranolaParams, lock_inputs
+from factmill.tasks.multihal.core.rows import TAGS
+from factmill.tasks.multihal.params import MultiHalParams
+from factmill.tasks.multihal.sources.foundations import FOUNDATIONS, FoundationName
+from factmill.tasks.options import RunOptions
+from factmill.tasks.slaq.params import SlaqParams
+from factmill.tasks.storage.builds import BuildRecord
+from factmill.testing import check_record
 
 
-@EACH
-def test_the_command_has_an_option_for_every_parameter_with_its_help(benchmark: Benchmark) -> None:
-    command = typer.main.get_command(app).commands["build"].commands[benchmark.name]  # type: ignore[attr-defined]
-    options = {option.name: option for option in command.params}
-    for model, hidden in ((benchmark.params, set()), (RunOptions, set(HIDDEN))):
-        for name, field in model.model_fields.items():
-            if name in hidden:
-                continue
-            assert field.description
-            assert options[name].help.startswith(field.description), name
+@pytest.mark.parametrize("name", BENCHMARKS)
+def test_options_and_prefects_form_are_made_of_the_models(name: str) -> None:
+    check_record(name)
 
 
-@EACH
-def test_the_flow_shows_help_ranges_and_choices_in_prefects_form(benchmark: Benchmark) -> None:
-    form = load_flow(benchmark).parameters
-    assert list(form.properties) == ["params", "run"]
-    for model in (benchmark.params, RunOptions):
-        shown = form.definitions[model.__name__]["properties"]
-        assert shown.keys() == model.model_fields.keys() - {*HIDDEN, *BY_FILES}
-        assert all(each["description"] for each in shown.values())
+def test_prefects_form_shows_ranges_and_choices() -> None:
+    form = load_flow(BENCHMARKS["granola"]).parameters
     known = {name: each for model in form.definitions.values() for name, each in model["properties"].items()}
     assert (known["concurrency"]["minimum"], known["concurrency"]["maximum"]) == (1, 64)
     assert known["mode"]["enum"] == ["record", "replay", "refresh"]
@@ -77,6 +61,9 @@ def test_a_deployment_is_made_of_the_models_and_held_to_them() -> None:
     made, rebuild = make_deployments(options, {"slaq": SlaqParams(per_half=3)})
     assert made.enforce_parameter_schema
     assert rebuild.enforce_parameter_schema
+    assert (made.name, made.entrypoint, made.schedules) == ("slaq-live", "factmill.flows.served.slaq", [])
+    assert (rebuild.name, rebuild.entrypoint) == ("rebuild-live", "factmill.flows.rebuild.rebuild")
+    assert [each.schedule.cron for each in rebuild.schedules or []] == ["0 3 1 * *"]  # type: ignore[union-attr]
     assert (made.parameters["params"]["per_half"], made.parameters["run"]["world"]) == (3, "live")
     flow = make_served(BENCHMARKS["slaq"])
     assert flow.validate_parameters(made.parameters)["params"] == SlaqParams(per_half=3)
@@ -96,6 +83,17 @@ def test_a_deployment_is_made_of_the_models_and_held_to_them() -> None:
 def test_what_a_schedule_asks_again_is_older_than_half_its_period(told: Any, age: str | None) -> None:
     options = ServeOptions(benchmarks=("slaq",), **told)
     assert [each.parameters["run"]["max_age"] for each in make_deployments(options, {})] == [age, age]
+
+
+def test_a_parameter_that_there_is_not_is_named_with_what_was_meant() -> None:
+    told = {"params": {"relation": ["P19"]}, "relations": ["P19"], "paramz": {}}
+    said = (
+        "relations: there is no such parameter; did you mean params.relations?; "
+        "paramz: there is no such parameter; did you mean params?; "
+        "params.relation: there is no such parameter; did you mean relations?"
+    )
+    with pytest.raises(UsageError, match=re.escape(said)):
+        read_parameters("granola", told)
 
 
 def test_choices_are_those_that_there_are() -> None:
@@ -120,21 +118,12 @@ def test_a_lock_holds_what_was_found_and_not_where(tmp_path: Path) -> None:
 def test_a_build_with_the_parameters_of_an_earlier_factmill_says_so() -> None:
     now = datetime.now(UTC)
     origin = {"world": "embedded", "graph": None, "flow": {"categories": None, "decisions": []}}
-    record = BuildRecord("slaq-1", "slaq", "", {"version": "0.1.0"}, origin, "", {}, now, now)
+    record = BuildRecord("slaq-1", "slaq", "", {"version": "0.1.0", "code": "0" * 64}, origin, "", {}, now, now)
     with pytest.raises(
-        OldBuild, match=r"slaq-1 was made by factmill 0\.1\.0 .* build it again with `factmill build slaq`"
+        OldBuild,
+        match=r"slaq-1 was made by factmill 0\.1\.0, code 0{16} with .* build it again with `factmill build slaq`",
     ):
         verify_build(BENCHMARKS["slaq"], record, RunOptions())
-
-
-@EACH
-def test_a_record_names_its_recipe_tables_and_columns(benchmark: Benchmark) -> None:
-    assert load_flow(benchmark).name == benchmark.name
-    assert benchmark.shown.keys() | {benchmark.part, *benchmark.trace} <= benchmark.row.model_fields.keys()
-    assert {side.table for side in benchmark.beside} | set(benchmark.held_out) <= benchmark.tables.keys()
-    for side in benchmark.beside:
-        assert side.column in benchmark.tables[side.table].model_fields
-    assert {*benchmark.forms.json_columns, *benchmark.forms.arrays} <= benchmark.tables.keys()
 
 
 @pytest.mark.parametrize(

@@ -21,20 +21,19 @@ import pyoxigraph
 import pytest
 from support.graphs.plain_paths import PlainPaths
 
-from tasks.assets import load_properties, load_query
-from tasks.clients.wikidata.client import WikidataSparql
-from tasks.clients.wikidata.queries import QUERY_IDS
-from tasks.core.calls.paths import PathsByCalls, ask_service
-from tasks.core.paths import FoundPaths, PathFinder, PathOptions
-from tasks.core.service_settings import Limits
-from tasks.graph.load import load_graph
-from tasks.graph.lookup import open_graph
-from tasks.processes import HOST, free_port, start_child, stop_child
-from tasks.text.values.literals import Date, Number, canonical_number
-from tasks.world.data import WORLD_FOLDER
-from tasks.world.files.reading import load_world_data
-from tasks.world.rdf import write_rdf
-from tasks.world.store import find_oxigraph
+from factmill.tasks.assets import load_properties
+from factmill.tasks.clients.sparql import SparqlClient
+from factmill.tasks.core.calls.paths import PathsByCalls, ask_service
+from factmill.tasks.core.paths import FoundPaths, PathFinder, PathOptions
+from factmill.tasks.core.service_settings import Limits
+from factmill.tasks.graph.load import load_graph
+from factmill.tasks.graph.lookup import open_graph
+from factmill.tasks.processes import HOST, free_port, start_child, stop_child
+from factmill.tasks.text.values.literals import Date, Number, canonical_number
+from factmill.tasks.world.data import WORLD_FOLDER
+from factmill.tasks.world.files import load_world_data
+from factmill.tasks.world.rdf import write_rdf
+from factmill.tasks.world.serving import find_oxigraph
 
 LIMITS = Limits(parallel=2, timeout_s=60, attempts=3, batch=100)
 LISTS = {"date": "time_properties", "number": "number_properties", "rank": "rank_properties"}
@@ -55,8 +54,7 @@ def open_engines(files: Sequence[Path], folder: Path) -> Iterator[Engines]:
     plain = PlainPaths(chain.from_iterable(pyoxigraph.parse(path=str(file)) for file in files))
     load_graph(files, "parity", folder)
     with open_graph("parity", folder) as graph, serve(files, folder) as url:
-        queries = {name: load_query(query_id) for name, query_id in QUERY_IDS.items()}
-        client = WikidataSparql(url, "sparql", LIMITS, "factmill tests", queries)
+        client = SparqlClient("Wikidata", url, "sparql", LIMITS, "factmill tests")
         yield Engines(graph, PathsByCalls(ask_service(client), "sparql"), plain)
 
 

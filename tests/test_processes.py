@@ -1,5 +1,6 @@
-"""Processes that end with the one that started them, and one at a time."""
+"""Processes that end with the one that started them, and one at a time; how they take memory; what is reported of progress."""
 
+import errno
 import fcntl
 import os
 import signal
@@ -10,14 +11,19 @@ import time
 from pathlib import Path
 from queue import SimpleQueue
 
+import pyarrow as pa
 import pytest
+from support.processes.ready import ROOT
 
-from tasks import processes
+from factmill.tasks import processes
+from factmill.tasks.errors import ServiceUnreachable, WorldError
+from factmill.tasks.memory import find_shortage
+from factmill.tasks.progress import StageBar
 
 _HOLD = """
 import sys
 from pathlib import Path
-from tasks.processes import one_at_a_time
+from factmill.tasks.processes import one_at_a_time
 with one_at_a_time(Path(sys.argv[1]), print):
     print("held", flush=True)
     sys.stdin.read()
@@ -25,7 +31,7 @@ with one_at_a_time(Path(sys.argv[1]), print):
 
 _SHORT = """
 import logging, os, sys, threading, time
-from tasks import processes
+from factmill.tasks import processes
 
 def end(why):
     print(why, flush=True)
@@ -61,7 +67,7 @@ def test_a_process_ends_when_a_thread_dies_of_a_shortage(lost: str, told: str) -
 def test_a_thread_that_could_not_start_is_known_where_a_library_raises_something_else() -> None:
     program = """
 import threading
-from tasks import processes
+from factmill.tasks import processes
 processes.own_process(lambda why: None)
 print(repr(processes.find_noted_shortage()))
 def refuse(*_, **__): raise RuntimeError("can't start new thread")
@@ -80,7 +86,7 @@ except RuntimeError:
 @pytest.mark.skipif(sys.platform != "linux", reason="the kernel tells of a parent's death on Linux alone")
 @pytest.mark.parametrize(("parent", "end"), [(os.getpid(), 0), (2**22 + 1, -signal.SIGTERM)], ids=["there", "gone"])
 def test_a_process_whose_parent_is_gone_before_it_looked_ends(parent: int, end: int) -> None:
-    code = f"from tasks.processes import die_with_parent; die_with_parent({parent})"
+    code = f"from factmill.tasks.processes import die_with_parent; die_with_parent({parent})"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == end
 
 
@@ -123,3 +129,72 @@ def test_a_child_that_cannot_be_started_is_missed_at_once(tmp_path: Path, monkey
     monkeypatch.setattr(subprocess, "Popen", start)
     with pytest.raises(MemoryError):
         processes.start_child(["true"], tmp_path / "log")
+
+
+SETTLED = """
+import gc, os, sys
+from factmill.tasks.memory import COLLECT_AFTER, give_back_memory, settle_memory
+settle_memory()
+give_back_memory()
+import pyarrow as pa
+assert gc.get_threshold() == COLLECT_AFTER
+print(pa.default_memory_pool().backend_name)
+"""
+
+
+@pytest.mark.parametrize(("told", "backend"), [({}, "system"), ({"ARROW_DEFAULT_MEMORY_POOL": "mimalloc"}, "mimalloc")])
+def test_arrow_takes_the_systems_memory_unless_the_environment_says_otherwise(
+    told: dict[str, str], backend: str
+) -> None:
+    environment = {name: value for name, value in os.environ.items() if name != "ARROW_DEFAULT_MEMORY_POOL"} | told
+    command = [sys.executable, "-c", SETTLED]
+    ran = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=True)
+    assert ran.stdout == f"{backend}\n"
+
+
+def _behind(error: Exception) -> Exception:
+    try:
+        raise ValueError("no flow") from error
+    except ValueError as outer:
+        return outer
+
+
+@pytest.mark.parametrize(
+    ("error", "short"),
+    [
+        (MemoryError(), "memory"),
+        (pa.ArrowMemoryError("malloc of size 64 failed"), "memory"),
+        (OSError(errno.ENOMEM, os.strerror(errno.ENOMEM)), "memory"),
+        (RuntimeError("std::bad_alloc"), "memory"),
+        (RuntimeError("can't start new thread"), "threads"),
+        (BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN)), "threads"),
+        (WorldError("oxigraph did not start on port 1: what():  Resource temporarily unavailable"), "threads"),
+        (ExceptionGroup("two", [ValueError("x"), _behind(MemoryError())]), "memory"),
+        (ServiceUnreachable("author: http_500: CUDA: Cannot allocate memory"), ""),
+        (RuntimeError("no running event loop"), ""),
+        (FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), "x"), ""),
+    ],
+)
+def test_a_shortage_is_found_behind_an_error(error: Exception, short: str) -> None:
+    found = find_shortage(error)
+    assert f"no more {short}" in found if short else not found
+
+
+@pytest.mark.parametrize(
+    ("batches", "done", "replies", "expected", "percent"),
+    [
+        (1, 0, 0, 0, 0),
+        (1, 0, 3, 6, 50),
+        (1, 0, 6, 6, 90),  # what is made of the replies takes its time too
+        (1, 1, 6, 6, 100),
+        (4, 0, 10, 20, 22.5),  # of batches that have not begun no reply is expected yet
+        (4, 2, 10, 20, 50),
+        (0, 0, 0, 0, 100),
+    ],
+)
+def test_a_stage_is_as_far_as_its_batches_and_the_replies_of_the_next(
+    batches: int, done: int, replies: int, expected: int, percent: float
+) -> None:
+    bar = StageBar("find_qids", batches, None)
+    bar.done, bar.replies, bar.expected = done, replies, expected
+    assert bar.percent() == percent

@@ -2,19 +2,16 @@
 
 from datetime import date
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from tasks import settings
-from tasks.clients.wikidata.queries import OPERATIONS as QUERY_OPERATIONS
-from tasks.clients.wikipedia import _ANSWERS as WIKIPEDIA_OPERATIONS
-from tasks.core import service_settings
-from tasks.core.addresses import is_query_service, is_wikimedia_api
-from tasks.core.calls.paths import OPERATIONS as PATH_OPERATIONS
-from tasks.core.service_settings import Model
-from tasks.engine.naming.identities import find_max_ages
-from tasks.errors import SettingsError
-from tasks.settings import ROLES, api_key, load_world, read_token
+from factmill.tasks import settings
+from factmill.tasks.core.calls.operation import list_operations
+from factmill.tasks.core.service_settings import Model, is_query_service, is_wikimedia_api
+from factmill.tasks.engine.naming.identities import find_max_ages
+from factmill.tasks.errors import SettingsError
+from factmill.tasks.settings import ROLES, api_key, load_world, read_token
 
 WORLD = """
 name = "mine"
@@ -273,9 +270,15 @@ def test_a_limit_of_bytes_that_is_none_is_refused(tmp_path: Path, told: str, mes
     assert message in str(caught.value)
 
 
-def test_every_operation_that_services_are_asked_has_a_limit() -> None:
-    asked = {*QUERY_OPERATIONS, *PATH_OPERATIONS, "item_states", "same_as", "pageviews", "link", "chat", "perplexity"}
-    assert set(service_settings.OPERATIONS) == {*asked, *WIKIPEDIA_OPERATIONS, service_settings.FILES}
+def test_every_operation_that_services_are_asked_can_have_a_limit(tmp_path: Path) -> None:
+    for operation in (*list_operations(), SimpleNamespace(name="files", service="model")):
+        limits = f'{{ url = "http://b", limits = {{ max_bytes = {{ {operation.name} = 9 }} }} }}'
+        text = WORLD.replace('{ url = "http://b" }', limits)
+        if operation.service in ("translator", "world"):
+            with pytest.raises(SettingsError, match=f"there is no operation {operation.name}"):
+                load_world(write(tmp_path, text))
+        else:
+            assert load_world(write(tmp_path, text)).has("wikipedia")
 
 
 @pytest.mark.parametrize(

@@ -25,16 +25,15 @@ from pathlib import Path
 
 from prose import SENTENCES, verbalise_fact
 
-from tasks.assets import ROOT
-from tasks.biokalma.core.knowledge_sentences import verbalise_piece
-from tasks.biokalma.sources.lists import load_relation_forms
-from tasks.core.authoring.pieces import Piece
-from tasks.core.fingerprints import combine_digests, digest_bytes, seed_from
-from tasks.text.values.literals import format_date
-from tasks.world.data import WORLD_FOLDER, Item, WorldData, world_files
-from tasks.world.files.reading import load_world_data
-from tasks.world.files.values import ItemValue, TimeValue
-from tasks.world.wiki.pages import Wiki
+from factmill.tasks.assets import ROOT
+from factmill.tasks.biokalma.core.knowledge_sentences import verbalise_piece
+from factmill.tasks.biokalma.sources.person_pairs import load_relation_forms
+from factmill.tasks.core.authoring.citations import Piece
+from factmill.tasks.core.fingerprints import combine_digests, digest_bytes, seed_from
+from factmill.tasks.text.values.literals import format_date
+from factmill.tasks.world.data import WORLD_FOLDER, Item, ItemValue, TimeValue, WorldData, world_files
+from factmill.tasks.world.files import load_world_data
+from factmill.tasks.world.wiki.pages import Wiki
 
 HELD_OUT_OF = 10
 SHARES = {"people": 0.4, "made_up": 0.35, "article": 0.1, "continued": 0.05, "thing": 0.1}

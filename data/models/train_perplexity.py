@@ -43,11 +43,11 @@ from perplexity_corpus import (
     scramble,
 )
 
-from tasks.assets import ROOT
-from tasks.core.calls.perplexity import Weighed
-from tasks.models.converting.perplexity import convert_checkpoint
-from tasks.models.model_folder import Origin, store_model
-from tasks.models.perplexity import EMBEDDED, EMBEDDED_FOLDER, LanguageModel, PerplexitySettings
+from factmill.tasks.assets import ROOT
+from factmill.tasks.core.calls.local_models import Weighed
+from factmill.tasks.models.converting.perplexity import convert_checkpoint
+from factmill.tasks.models.model_folder import Origin, store_model
+from factmill.tasks.models.perplexity import EMBEDDED, EMBEDDED_FOLDER, LanguageModel, PerplexitySettings
 
 PIECES = 2_000
 WIDTH, HEADS, INNER_WIDTH, LAYERS = 64, 4, 192, 3

@@ -45,12 +45,19 @@ from translator_corpus import (
     read_corpus,
 )
 
-from tasks.assets import ROOT
-from tasks.models.converting.translator import SPECIAL, convert_checkpoint
-from tasks.models.model_folder import Origin, store_model
-from tasks.models.translate import EMBEDDED, EMBEDDED_FOLDER, KNOWN_WORDS, VOCABULARY, Translator, TranslatorSettings
-from tasks.text.translating.protected import find_words
-from tasks.text.translating.translation import (
+from factmill.tasks.assets import ROOT
+from factmill.tasks.models.converting.translator import SPECIAL, convert_checkpoint
+from factmill.tasks.models.model_folder import Origin, store_model
+from factmill.tasks.models.translate import (
+    EMBEDDED,
+    EMBEDDED_FOLDER,
+    KNOWN_WORDS,
+    VOCABULARY,
+    Translator,
+    TranslatorSettings,
+)
+from factmill.tasks.text.translating.protected import find_words
+from factmill.tasks.text.translating.translation import (
     LANGUAGE_CODES,
     SOURCE_LANGUAGE,
     TARGET_LANGUAGES,

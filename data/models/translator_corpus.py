@@ -24,12 +24,11 @@ from pathlib import Path
 import yaml
 from translator_forms import Form, Texts, add_articles
 
-from tasks.core.fingerprints import combine_digests, digest_bytes, seed_from
-from tasks.text.translating.protected import is_all_protected, protect
-from tasks.text.translating.translation import SEPARATOR, SOURCE_LANGUAGE, TARGET_LANGUAGES
-from tasks.world.data import WORLD_FOLDER, Item, WorldData, world_files
-from tasks.world.files.reading import load_world_data
-from tasks.world.files.values import ItemValue, QuantityValue
+from factmill.tasks.core.fingerprints import combine_digests, digest_bytes, seed_from
+from factmill.tasks.text.translating.protected import is_all_protected, protect
+from factmill.tasks.text.translating.translation import SEPARATOR, SOURCE_LANGUAGE, TARGET_LANGUAGES
+from factmill.tasks.world.data import WORLD_FOLDER, Item, ItemValue, QuantityValue, WorldData, world_files
+from factmill.tasks.world.files import load_world_data
 
 FORMS_FILE = WORLD_FOLDER / "sources" / "multihal_forms.yaml"
 YEAR, YEARS = "year", range(1850, 2026)

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from tasks.text.translating.translation import SOURCE_LANGUAGE, TARGET_LANGUAGES
+from factmill.tasks.text.translating.translation import SOURCE_LANGUAGE, TARGET_LANGUAGES
 
 Texts = Mapping[str, str]
 """Language → text."""

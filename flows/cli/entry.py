@@ -10,12 +10,11 @@ import sys
 from types import FrameType
 from typing import NoReturn
 
-from tasks.memory import find_shortage, settle_memory
-from tasks.processes import end_soon, own_process
+from factmill.tasks.memory import find_shortage, settle_memory
+from factmill.tasks.processes import end_soon, own_process
 
 INTERRUPTED, TERMINATED = 128 + signal.SIGINT, 128 + signal.SIGTERM
 """What the command ends with after Ctrl-C and after SIGTERM, as shells have it."""
-
 _stops: list[int] = []
 """Exit code of the signal that stops this process, once one has come."""
 _reported: list[bool] = []
@@ -28,7 +27,7 @@ def main() -> NoReturn:
     settle_memory()
     try:
         catch_signals()
-        from flows.cli.main import main as run
+        from factmill.flows.cli.main import main as run
 
         run()
     except BaseException as error:

@@ -4,8 +4,9 @@ Values go to the model as they were typed; what it refuses is told with the opti
 """
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import make_dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, cast, get_args, get_origin
 
@@ -14,11 +15,10 @@ from annotated_types import Ge, Le
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
-from tasks.errors import UsageError
-from tasks.options import Option, RunOptions, describe_range, warehouse_of
-from tasks.text.ages import check_age
-from tasks.text.suggestions import suggest_name
-from tasks.text.whole import clean
+from factmill.tasks.errors import OutputError, UsageError
+from factmill.tasks.options import Option, RunOptions, describe_range, warehouse_of
+from factmill.tasks.text.ages import check_age
+from factmill.tasks.text.whole import clean, suggest_name
 
 M = TypeVar("M", bound=BaseModel)
 _RUN = RunOptions.model_fields
@@ -28,7 +28,7 @@ def check_warehouse(given: Path | None) -> Path | None:
     """Return the warehouse that an option names for reading (its callback); UsageError where none is there. The usual one, which
     nobody names, may not be there yet."""
     if given is not None:
-        from tasks.storage.warehouse import is_there
+        from factmill.tasks.storage.warehouse import is_there
 
         path = warehouse_of(RunOptions(warehouse=given))
         if not is_there(path):
@@ -43,8 +43,11 @@ Warehouse = Annotated[Path | None, typer.Option(help=_HELP, metavar="FILE", call
 """One that is there."""
 NewWarehouse = Annotated[Path | None, typer.Option(help=_HELP, metavar="FILE")]
 """One that may be made."""
-Concurrency = Annotated[int, typer.Option(help=_RUN["concurrency"].description)]
-CONCURRENCY: int = _RUN["concurrency"].default
+BuildName = Annotated[
+    str, typer.Argument(help="A build's id, the beginning of one, or latest:BENCHMARK.", metavar="BUILD")
+]
+OneBuild = Annotated[str | None, typer.Option("--build", help="A build; default: the latest.", metavar="BUILD")]
+BenchmarkName = Annotated[str, typer.Argument(metavar="BENCHMARK")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")]
 CONTEXT = ("context", typer.Context)
 """Field of a record of options that tells which command was given them; wrong usage is then told as that command's."""
@@ -69,11 +72,48 @@ def print_lines(lines: Iterable[str]) -> None:
         typer.echo(clean("\n".join(told)))
 
 
+def print_result(as_json: bool, told: Any, lines: Iterable[str], *notes: str) -> None:
+    """Print what a command has found as one JSON object, or as lines to read, with notes, where they say something, on
+    standard error."""
+    if as_json:
+        print_json(told)
+        return
+    print_lines(lines)
+    for note in filter(None, notes):
+        typer.echo(clean(note), err=True)
+
+
+def write_file(text: str, path: Path, option: str = "") -> Path:
+    """Write a text into a file, and return the file. `option`: what named it; then its folder is made too."""
+    try:
+        if option:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, "utf-8", newline="")
+    except OSError as error:
+        advice = f"; name another place with {option}" if option else ""
+        raise OutputError(f"{path}: cannot be written: {error.strerror}{advice}") from error
+    return path
+
+
 def list_options(model: type[BaseModel], leave_out: Sequence[str] = ()) -> list[tuple[str, Any, Any]]:
     """Return (name, type with Typer's option, None) of each field of a model, as dataclasses.make_dataclass takes them."""
     return [
         (name, _make_option(name, field), None) for name, field in model.model_fields.items() if name not in leave_out
     ]
+
+
+def add_command(
+    app: typer.Typer, name: str, title: str, blocks: Mapping[str, Iterable[str]], fields: Iterable[Any], **own: Any
+) -> None:
+    """Add a command whose callback is the record of its options, which the app's result callback then gets.
+
+    `blocks`: heading → lines of the help; `fields`: as make_dataclass takes them; `own`: what the record has besides.
+    """
+    shared = [CONTEXT, *fields, ("as_json", AsJson, False)]
+    shown = [
+        line for head, lines in blocks.items() for line in ("", "\b", f"{head}:", *(f"  {each}" for each in lines))
+    ]
+    app.command(name, help="\n".join([f"{title}.", *shown]))(make_dataclass(name, shared, namespace=own, kw_only=True))
 
 
 def read_options(model: type[M], given: object) -> M:
@@ -90,7 +130,12 @@ def list_given(model: type[BaseModel], given: object) -> dict[str, Any]:
 
 
 def _make_option(name: str, field: FieldInfo) -> Any:
-    help_text = " ".join(filter(None, [field.description, _describe_bounds(field)]))
+    # default and bounds as the help tells them: [default: 4; from 1 to 5]
+    lowest = next((each.ge for each in field.metadata if isinstance(each, Ge)), None)
+    highest = next((each.le for each in field.metadata if isinstance(each, Le)), None)
+    told = [] if field.default in (None, (), False) else [f"default: {field.default}"]
+    told += filter(None, [describe_range(cast(float | None, lowest), cast(float | None, highest))])
+    help_text = " ".join(filter(None, [field.description, f"[{'; '.join(told)}]" if told else ""]))
     kind: Any = str | None
     if field.annotation is bool:
         kind = bool
@@ -141,12 +186,3 @@ def _list_choices(field: FieldInfo) -> tuple[str, ...]:
     """Return the values that an option takes, where it takes no others."""
     inner = get_args(field.annotation)[0] if get_origin(field.annotation) is tuple else field.annotation
     return get_args(inner) if get_origin(inner) is Literal else ()
-
-
-def _describe_bounds(field: FieldInfo) -> str:
-    """Return default and bounds as the help tells them: [default: 4; from 1 to 5]."""
-    lowest = next((each.ge for each in field.metadata if isinstance(each, Ge)), None)
-    highest = next((each.le for each in field.metadata if isinstance(each, Le)), None)
-    told = [] if field.default in (None, (), False) else [f"default: {field.default}"]
-    told += filter(None, [describe_range(cast(float | None, lowest), cast(float | None, highest))])
-    return f"[{'; '.join(told)}]" if told else ""

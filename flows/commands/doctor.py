@@ -1,41 +1,84 @@
-"""`factmill doctor`: what is configured, reachable or missing, and what to do about it."""
+"""`factmill doctor`: what is configured, reachable or missing, and what to do about it; `--ask` puts a real question to each."""
 
 import asyncio
 import importlib.metadata
+import json
 import shutil
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from functools import partial
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from flows.benchmarks import BENCHMARKS
-from flows.commands.asking import ask_world
-from flows.commands.digests import read_digests
-from tasks.assets import load_prompt
-from tasks.clients.openai_server import OpenAiServer
-from tasks.clients.sending.answers import shorten
-from tasks.clients.sending.connections import describe_proxy, find_proxy
-from tasks.clients.sending.sender import Retry, run_in_thread
-from tasks.clients.sending.web_sessions import open_session, raise_retry
-from tasks.clients.servers import open_server
-from tasks.core.addresses import is_this_machine
-from tasks.core.service_settings import Endpoint, Limits, Model
-from tasks.engine.benchmark import Benchmark
-from tasks.engine.naming.identities import service_urls
-from tasks.engine.naming.locks import digest_assets, make_lock
-from tasks.errors import FactmillError, ServiceError
-from tasks.options import RunOptions
-from tasks.settings import World, api_key, environment, find_lack_of_room, graphs_folder, home, load_world, read_token
-from tasks.storage.builds import build_of_lock, published_names
-from tasks.storage.housekeeping.prefect_history import find_damage, history_of
-from tasks.storage.warehouse import open_warehouse
+import typer
+
+from factmill.flows.benchmarks import BENCHMARKS, BROKEN, PACKAGES
+from factmill.flows.cli.options import AsJson, NewWarehouse, print_result
+from factmill.flows.commands.digests import read_digests
+from factmill.flows.evaluate.evaluations import BROKEN_EVALUATIONS
+from factmill.tasks.assets import load_prompt
+from factmill.tasks.clients.chat import Chat
+from factmill.tasks.clients.openai_server import OpenAiServer
+from factmill.tasks.clients.refusals import describe_learnt
+from factmill.tasks.clients.sending.answers import shorten
+from factmill.tasks.clients.sending.connections import describe_proxy, find_proxy
+from factmill.tasks.clients.sending.sender import Retry, run_in_thread
+from factmill.tasks.clients.sending.web_sessions import open_session, raise_retry
+from factmill.tasks.clients.servers import open_server
+from factmill.tasks.core.calls.call import Call, Reply, Service
+from factmill.tasks.core.calls.chat import call_chat, read_chat
+from factmill.tasks.core.calls.knowledge import call_label
+from factmill.tasks.core.calls.linkers import call_link, call_same_as
+from factmill.tasks.core.calls.local_models import call_perplexity
+from factmill.tasks.core.calls.pageviews import call_pageviews
+from factmill.tasks.core.calls.wikipedia import call_resolve_title
+from factmill.tasks.core.prompts import Ask, Prompt
+from factmill.tasks.core.service_settings import CHAT_KINDS, Endpoint, Limits, Model, is_this_machine
+from factmill.tasks.engine.benchmark import Benchmark
+from factmill.tasks.engine.naming.identities import service_urls
+from factmill.tasks.engine.naming.locks import digest_assets, make_lock
+from factmill.tasks.engine.services import Services
+from factmill.tasks.errors import FactmillError, ServiceError
+from factmill.tasks.options import RunOptions, warehouse_of
+from factmill.tasks.settings import (
+    SECTIONS,
+    World,
+    api_key,
+    environment,
+    find_lack_of_room,
+    graphs_folder,
+    home,
+    load_world,
+    read_token,
+)
+from factmill.tasks.storage.builds import build_of_lock, published_names
+from factmill.tasks.storage.housekeeping.prefect_history import find_damage, history_of
+from factmill.tasks.storage.warehouse import open_warehouse
+
+
+def doctor(
+    world: str = typer.Option("embedded", help="World to look at."),
+    ask: bool = typer.Option(False, "--ask", help="Ask each model and service once; models may cost a little."),
+    warehouse: NewWarehouse = None,
+    as_json: AsJson = False,
+) -> None:
+    """Say what is configured, reachable or missing, and what to do about it."""
+    findings = examine(world, warehouse_of(RunOptions(warehouse=warehouse)), ask)
+    ok, lines = all(f["ok"] for f in findings), []
+    for f in findings:
+        lines.append(f"{'ok     ' if f['ok'] else 'MISSING'} {f['what']:22} {f['found']}")
+        lines += [] if f["ok"] else [f"        → {f['advice']}"]
+    print_result(as_json, {"ok": ok, "findings": findings}, lines)
+    if not ok:
+        raise typer.Exit(1)
+
 
 _LEAST_FREE_GB = 1.0
 _REACH_TIMEOUT_S = 8.0
 EMBEDDED = "embedded"
-
 Finding = dict[str, Any]
 
 
@@ -44,6 +87,7 @@ def examine(world_name: str, warehouse: Path, ask: bool = False) -> list[Finding
     world = load_world(world_name)
     return [
         *_examine_machine(warehouse),
+        *_examine_packages(),
         *_examine_graphs(world),
         *_examine_compute(world),
         *map(_examine_assets, BENCHMARKS.values()),
@@ -56,13 +100,22 @@ def examine(world_name: str, warehouse: Path, ask: bool = False) -> list[Finding
     ]
 
 
+def _examine_packages() -> Iterator[Finding]:
+    for package, names in groupby(sorted(PACKAGES, key=lambda name: str(PACKAGES[name])), key=PACKAGES.__getitem__):
+        yield _finding(f"package {package.name}", True, f"{package.version}; benchmarks: {', '.join(names)}")
+    for name, reason in {**BROKEN, **BROKEN_EVALUATIONS}.items():
+        yield _finding(
+            f"benchmark {name}", False, f"cannot be loaded from {reason}", "mend that package, or uninstall it"
+        )
+
+
 def _examine_machine(warehouse: Path) -> Iterator[Finding]:
     version = ".".join(map(str, sys.version_info[:3]))
     yield _finding("python", sys.version_info >= (3, 11), version, "use Python 3.11 or newer")
     for package in ("prefect", "duckdb", "oxigraph", "fastapi", "openai"):
         found = importlib.metadata.version(package)
-        yield _finding(package, True, found, "")
-    yield _finding("home", True, str(home()), "")
+        yield _finding(package, True, found)
+    yield _finding("home", True, str(home()))
     # the folder that the home would be made in, where there is none as yet
     folder = next(each for each in (home(), *home().parents) if each.is_dir())
     free_gb = shutil.disk_usage(folder).free / 1e9
@@ -92,11 +145,9 @@ def _examine_machine(warehouse: Path) -> Iterator[Finding]:
 
 
 def _examine_assets(benchmark: Benchmark) -> Finding:
-    assets = benchmark.assets
-
     def read() -> str:
-        digests = digest_assets(assets)
-        return ", ".join(f"{len(found)} {kind}" for kind, found in digests.items())
+        digests = digest_assets(benchmark.assets)
+        return ", ".join(f"{len(found)} {kind}" for kind, found in digests.items() if found)
 
     return _try(f"assets {benchmark.name}", read, "mend the file that the message names, or install factmill anew")
 
@@ -107,14 +158,14 @@ def _examine_needs(world: World, benchmark: Benchmark) -> Finding:
     roles = dict.fromkeys(load_prompt(name).role for name in benchmark.assets.prompts)
     lacking += [f"[models.{role}]" for role in roles if role not in world.models]
     found = f"not in this world: it names no {', '.join(lacking)}" if lacking else "this world names what it asks"
-    return _finding(f"build {benchmark.name}", True, found, "")
+    return _finding(f"build {benchmark.name}", True, found)
 
 
 def _examine_graphs(world: World) -> Iterator[Finding]:
-    from flows.commands.local.graphs import listing
+    from factmill.flows.commands.graphs import listing
 
     if world.wikidata.engine == "graph":
-        from tasks.graph.lookup import open_graph
+        from factmill.tasks.graph.lookup import open_graph
 
         name = world.wikidata.graph
         yield _try(
@@ -132,10 +183,10 @@ def _examine_graphs(world: World) -> Iterator[Finding]:
 def _examine_compute(world: World) -> Iterator[Finding]:
     """Say where models and paths are computed, and whether a worker of the cluster holds each that the world names."""
     if world.compute.engine == "local":
-        yield _finding("compute", True, "this machine", "")
+        yield _finding("compute", True, "this machine")
         return
-    from tasks.engine.cluster.asking import Cluster, explain_lack
-    from tasks.engine.cluster.needs import list_wanted
+    from factmill.tasks.engine.cluster.asking import Cluster, explain_lack
+    from factmill.tasks.engine.cluster.wire import list_wanted
 
     cluster, address = Cluster(world.compute), world.compute.address
     try:
@@ -156,7 +207,7 @@ def _examine_compute(world: World) -> Iterator[Finding]:
 
 def _examine_embedded() -> Iterator[Finding]:
     def start() -> str:
-        from tasks.world.serving import running_world
+        from factmill.tasks.world.serving import running_world
 
         with running_world(home()) as world:
             return f"starts; digest {world.digest[:12]}"
@@ -172,6 +223,8 @@ def _compare_builds(warehouse: Path) -> Iterator[Finding]:
     run = RunOptions(world=EMBEDDED, warehouse=warehouse)
     agreeing, others = [], []
     for name, benchmark in BENCHMARKS.items():
+        if name not in published:
+            continue
         lock = make_lock(benchmark, benchmark.lock_inputs(benchmark.params(), run), run)
         if (build := build_of_lock(warehouse, lock)) is None:
             continue
@@ -198,7 +251,7 @@ def _examine_endpoints(world: World) -> Iterator[Finding]:
     for name in outside:
         yield _try(
             name,
-            partial(_reach_service, name, world),
+            partial(_reach, name, world),
             f"check the network, and the address and token of [{name}] in the world's file",
         )
 
@@ -207,7 +260,7 @@ def _examine_models(world: World) -> Iterator[Finding]:
     for role, model in sorted(world.models.items()):
         what = f"model {role}"
         if model.kind == "scripted":
-            yield _finding(what, True, f"{model.name} (from files, no language model)", "")
+            yield _finding(what, True, f"{model.name} (from files, no language model)")
         elif model.kind == "local":
             yield _try(what, partial(_describe_local, role, model.name), f"factmill models add {role} PATH")
         else:
@@ -220,9 +273,9 @@ def _examine_models(world: World) -> Iterator[Finding]:
 
 
 def _describe_local(role: str, name: str) -> str:
-    from tasks.models.embed import identify_embedder
-    from tasks.models.perplexity import identify_perplexity
-    from tasks.models.translate import identify_translator
+    from factmill.tasks.models.embed import identify_embedder
+    from factmill.tasks.models.perplexity import identify_perplexity
+    from factmill.tasks.models.translate import identify_translator
 
     identify: Callable[[str, Path], str] = {
         "embedder": identify_embedder,
@@ -269,13 +322,6 @@ def _count_builds(warehouse: Path) -> str:
     return f"{warehouse}: {row[0]} builds, {row[1]} recorded calls{who}"
 
 
-def _reach_service(name: str, world: World) -> str:
-    """Return that a service answers; SettingsError when its token is not set, ServiceError when it refuses."""
-    service: Endpoint = getattr(world, name)
-    token = read_token(name, service)
-    return _reach(_address(name, service.url), world.user_agent, token) + (", signed in by a token" if token else "")
-
-
 def _address(name: str, url: str) -> str:
     """Return what a service answers cheaply when its address is right."""
     base = url.rstrip("/")
@@ -287,9 +333,12 @@ def _address(name: str, url: str) -> str:
     return f"{base}?query=ASK%7B%7D" if name in ("wikidata", "dbpedia") else base
 
 
-def _reach(url: str, user_agent: str, token: str) -> str:
-    """Return that an address answers; ServiceError when it refuses, or has nothing there."""
-    session = open_session(url, user_agent, Limits(), token)
+def _reach(name: str, world: World) -> str:
+    """Return that a service answers; SettingsError when its token is not set, ServiceError when it refuses, or has nothing
+    there."""
+    service: Endpoint = getattr(world, name)
+    url, token = _address(name, service.url), read_token(name, service)
+    session = open_session(url, world.user_agent, Limits(), token)
 
     async def ask() -> int:
         async with asyncio.timeout(_REACH_TIMEOUT_S):
@@ -304,17 +353,121 @@ def _reach(url: str, user_agent: str, token: str) -> str:
         raise ServiceError(f"{url} is not reachable: {error}") from None
     if status >= 400:
         raise ServiceError(f"{url} answers HTTP {status}")
-    return f"{url} answers ({status})"
+    return f"{url} answers ({status})" + (", signed in by a token" if token else "")
 
 
 def _try(what: str, look: Callable[[], str], advice: str) -> Finding:
     try:
-        return _finding(what, True, look(), "")
+        return _finding(what, True, look())
     except FactmillError as error:
         return _finding(what, False, str(error), advice)
     except OSError as error:
         return _finding(what, False, f"not reachable: {getattr(error, 'reason', error)}", advice)
 
 
-def _finding(what: str, ok: bool, found: str, advice: str) -> Finding:
+def _finding(what: str, ok: bool, found: str, advice: str = "") -> Finding:
     return {"what": what, "ok": ok, "found": found, "advice": advice}
+
+
+_TOKENS = 64
+_PROMPT = Prompt(
+    id="doctor",
+    digest="",
+    role="author",
+    inputs=(),
+    parts=(("system", "Answer in one word."), ("user", "Name a colour.")),
+    temperature=0.5,
+    max_tokens=_TOKENS,
+    schema={
+        "type": "object",
+        "properties": {"colour": {"type": "string"}},
+        "required": ["colour"],
+        "additionalProperties": False,
+    },
+)
+"""Asks for no JSON, so that a reply in JSON shows that the server held the model to the schema."""
+
+
+def ask_world(world_name: str) -> Iterator[dict[str, Any]]:
+    """Yield a finding ({what, ok, found, advice}) for each model behind a server and each service."""
+    with closing(Services.open(world_name, None, home())) as services:
+        world = services.world
+        for name in filter(world.has, SECTIONS):
+            service = getattr(services, name)
+            advice = f"check the address of [{name}] in the world's file"
+            yield _put(f"ask {name}", service, _QUESTIONS[name](service.identity), advice)
+        for role, model in sorted(world.models.items()):
+            if model.kind == "openai" and role == "perplexity":
+                scorer = services.perplexity()
+                question = call_perplexity(scorer.identity, "The sky is blue.")
+                yield _put(f"ask {role}", scorer, question, "name a server that tells log-probabilities of prompts")
+            elif model.kind in CHAT_KINDS:
+                yield _ask_chat(role, model, world)
+
+
+_QUESTIONS: dict[str, Callable[[str], Call]] = {
+    "wikidata": lambda identity: call_label(identity, "Q2"),
+    "wikipedia": lambda identity: call_resolve_title(identity, "Earth"),
+    "pageviews": lambda identity: call_pageviews(identity, "Earth", "20240101", "20240102"),
+    "falcon": lambda identity: call_link(identity, "Who founded Berlin?"),
+    "dbpedia": lambda identity: call_same_as(identity, "http://dbpedia.org/resource/Berlin"),
+}
+
+
+def _put(what: str, service: Service, call: Call, advice: str) -> dict[str, Any]:
+    reply = _answer(service, call)
+    ok = reply.status == "ok"
+    found = f"answers; {_spent(reply)}" if ok else str(reply.error)
+    return _finding(what, ok, found, "" if ok else advice)
+
+
+def _ask_chat(role: str, model: Model, world: World) -> dict[str, Any]:
+    """Ask for two samples held to a schema; what the server refuses or ignores shows what it takes."""
+    limits = model.limits.model_copy(update={"attempts": 1})
+    # the Messages API has no `n`
+    asked = {"json_schema": model.json_schema or True, "choices": model.kind == "openai", "limits": limits}
+    all_asked = model.model_copy(update=asked)
+    chat = Chat(model.url, all_asked, lambda: api_key(model), world.user_agent)
+    reply = _answer(chat, call_chat(model.url, model.name, Ask(_PROMPT, {}, samples=2)))
+    if reply.status != "ok":
+        cut = "'length'" in str(reply.error)
+        advice = "; ".join(chat.notes()) or "check url, name and key in the world's file"
+        if cut:
+            advice = "it thinks before it answers: set thinking_tokens"
+        return _finding(f"ask {role}", False, str(reply.error), advice)
+    found = chat.model
+    try:
+        is_held = all(isinstance(json.loads(text)["colour"], str) for text in read_chat(reply.body).texts)
+    except (ValueError, TypeError, KeyError):
+        is_held = False
+    found = found if is_held else found.model_copy(update={"json_schema": False})
+    takes = {
+        "schema": {True: "yes", "json_object": "the older form", False: "no"}[found.json_schema],
+        "n": "yes" if found.choices else "no",
+        "temperature": "no" if found.temperature == "none" else "yes",
+        "system role": "yes" if found.system == "own" else "no",
+        "token limit": found.token_limit,
+    }
+    profile = describe_learnt(model, found.model_copy(update={"limits": model.limits}))
+    told = "; ".join(f"{name} {value}" for name, value in takes.items())
+    put = f"; put under [models.{role}]: {', '.join(profile)}" if profile else "; the world's file fits"
+    return _finding(f"ask {role}", True, f"{told}; {_spent(reply, model)}{put}")
+
+
+def _answer(service: Service, call: Call) -> Reply:
+    """Return the reply to a call; one that cannot be asked at all is a failed one."""
+    replies: list[Reply] = []
+    try:
+        service.send([call], lambda _, reply: replies.append(reply))
+    except FactmillError as error:
+        return Reply(None, "failed", error=str(error))
+    return replies[0]
+
+
+def _spent(reply: Reply, model: Model | None = None) -> str:
+    cost = f"US$ {reply.cost_usd:.6f}"
+    if model is not None and not model.has_price:
+        cost = "no price is given"
+    elif model is not None and not reply.tokens_in:
+        cost = "cost unknown, since the server tells no usage"
+    return f"{reply.latency_s:.1f} s, {reply.tokens_in} + {reply.tokens_out} tokens, {cost}"

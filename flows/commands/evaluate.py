@@ -1,39 +1,154 @@
-"""What `factmill evaluate` writes and prints of an evaluation."""
+"""`factmill evaluate BENCHMARK`: a command for each benchmark that models can be measured on, and `evaluate all`."""
 
 import json
 import shlex
 import traceback
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import pyarrow as pa
+import typer
 from pydantic import BaseModel
 
-from flows.cli.options import print_json, print_lines
-from flows.running import make_build
-from tasks.core.evaluation.judge_cards import JudgeCard, JudgeIdentity, choose_card, describe_card
-from tasks.core.evaluation.rows import EvaluationMetric, Score
-from tasks.core.rows import arrow_schema, rows_from_arrow
-from tasks.engine.naming.locks import make_lock
-from tasks.engine.spending.bounds import Purse
-from tasks.errors import BudgetReached, FactmillError, OldBuild, OutputError
-from tasks.evaluation.corrected import CorrectedRate, correct_rates
-from tasks.evaluation.measured import find_measured
-from tasks.evaluation.offline import describe_question
-from tasks.evaluation.record import METRICS, Evaluation, EvaluationParams, identify_judge, list_asked, settle_batches
-from tasks.options import BuildReport, RunOptions, warehouse_of
-from tasks.progress import say
-from tasks.reports.texts import shorten_line
-from tasks.storage.builds import BuildRecord, find_build, published_table
-from tasks.storage.labels import find_cards
-from tasks.storage.warehouse import Connection, open_warehouse
+from factmill.flows.cli.options import (
+    add_command,
+    check_warehouse,
+    list_options,
+    print_json,
+    print_lines,
+    print_result,
+    read_options,
+    write_file,
+)
+from factmill.flows.evaluate.evaluations import EVALUATIONS
+from factmill.flows.prefect_server import shared_server
+from factmill.flows.running import make_build
+from factmill.tasks import progress
+from factmill.tasks.core.evaluation.judge_cards import JudgeCard, JudgeIdentity, choose_card, describe_card
+from factmill.tasks.core.evaluation.rows import EvaluationMetric, Score
+from factmill.tasks.core.rows import arrow_schema, rows_from_arrow
+from factmill.tasks.engine.naming.locks import make_lock
+from factmill.tasks.engine.spending.bounds import Purse
+from factmill.tasks.errors import BudgetReached, FactmillError, OldBuild, UsageError
+from factmill.tasks.evaluation.corrected import CorrectedRate, correct_rates
+from factmill.tasks.evaluation.measured import find_measured
+from factmill.tasks.evaluation.offline import describe_question
+from factmill.tasks.evaluation.record import (
+    BUILT_IN,
+    METRICS,
+    Evaluation,
+    EvaluationInputs,
+    EvaluationParams,
+    JudgedParams,
+    identify_judge,
+    list_asked,
+    settle_batches,
+)
+from factmill.tasks.options import BY_FILES, HIDDEN, BuildReport, RunOptions, warehouse_of
+from factmill.tasks.progress import say
+from factmill.tasks.reports.texts import shorten_line
+from factmill.tasks.settings import home
+from factmill.tasks.storage.builds import BuildRecord, find_build, published_table
+from factmill.tasks.storage.reviews import find_cards
+from factmill.tasks.storage.warehouse import Connection, open_warehouse
 
+Force = Annotated[bool, typer.Option("--force", help="Evaluate even when one with the same inputs is there.")]
+Models = Annotated[
+    list[str] | None,
+    typer.Option("--model", metavar="NAME", help=f"{EvaluationParams.model_fields['model'].description} Repeatable."),
+]
+Reports = Annotated[
+    Path | None,
+    typer.Option(
+        "--reports", metavar="DIR", help="Where the reports are written. Default: reports in factmill's home."
+    ),
+]
+Questions = Annotated[
+    Path | None,
+    typer.Option(
+        "--questions",
+        metavar="FILE",
+        help="Write what would be asked, one JSON object a line, for another program to answer, and stop.",
+    ),
+]
+
+
+def evaluate(given: Any) -> None:
+    """Evaluate models by the options of a command, print the figures, and write a report of each evaluation.
+
+    What cannot be asked of any benchmark is raised before anything is asked. Of several evaluations one that fails leaves
+    the others be and is told at the end, with exit code 1; one alone raises its error.
+    """
+    from factmill.flows.commands.report import write_card
+
+    progress.show()
+    run = read_options(RunOptions, given)
+    plain = [(each, read_options(each.params, given)) for each in given.evaluations]
+    if not all(params.release for _, params in plain):
+        check_warehouse(run.warehouse)
+    if given.questions:
+        if len(plain) > 1:
+            raise UsageError(
+                "--questions FILE is of one benchmark; name it: factmill evaluate granola --questions FILE"
+            )
+        typer.echo(write_questions(*plain[0], run, given.questions))
+        return
+    models = list(dict.fromkeys(given.models or [EvaluationParams().model]))
+    plans = [(each, params.model_copy(update={"model": model})) for each, params in plain for model in models]
+    folder = given.reports or home() / "reports"
+    # the options that hold for every model and benchmark of the command, as they are written
+    names = [
+        each for each in (*RunOptions.model_fields, *JudgedParams.model_fields) if each not in ("model", "setting")
+    ]
+    told = [(f"--{name.replace('_', '-')}", str(getattr(given, name))) for name in names if getattr(given, name, None)]
+    sweep = Sweep(run, folder, given.force, given.as_json, [word for pair in told for word in pair])
+    sweep.check(plans)
+    with shared_server():
+        for evaluation, params in plans:
+            sweep.evaluate(evaluation, params)
+    if len(plain) > 1 or sweep.failures:
+        whole = sweep.made and len(plain) > 1
+        sweep.sum_up(write_card(warehouse_of(run), sweep.models, folder, sweep.made) if whole else [])
+    if sweep.failures:
+        raise typer.Exit(1)
+
+
+evaluate_app = typer.Typer(
+    help="Measure a model on a benchmark. Try: factmill evaluate granola --model oracle",
+    no_args_is_help=True,
+    result_callback=evaluate,
+)
+
+
+def _add_command(name: str, title: str, examples: Sequence[str], evaluations: Sequence[Evaluation], own: Any) -> None:
+    fields = [*own, *list_options(RunOptions, [*HIDDEN, *BY_FILES, "since"]), ("force", Force, False)]
+    fields += [("models", Models, None), ("reports", Reports, None), ("questions", Questions, None)]
+    settings = {setting: line for each in evaluations for setting, line in each.settings.items()}
+    blocks = {
+        "Built-in models": [f"{model:20} {line}" for model, line in BUILT_IN.items()],
+        "Settings": [f"{setting:20} {line}" for setting, line in settings.items()],
+        "Examples": examples,
+    }
+    add_command(evaluate_app, name, title, blocks, fields, evaluations=evaluations)
+
+
+for _each in EVALUATIONS.values():
+    _add_command(_each.of.name, _each.title, _each.examples, [_each], list_options(_each.params, ["model"]))
+
+_add_command(
+    "all",
+    "Measure models on every benchmark, with its defaults, and write their card; goes on when one fails, and says so at the end",
+    [
+        "factmill evaluate all --model oracle --model guesser --model silent",
+        "factmill evaluate all --world my-world.toml --model mine --limit 100",
+    ],
+    list(EVALUATIONS.values()),
+    list_options(JudgedParams, ["model", "setting", *EvaluationInputs.resolved]),
+)
 _LOW_COVERAGE = 0.95
 """Share of scored items under which the first line says so."""
-
-
 Plan = tuple[Evaluation, EvaluationParams]
 """One model on one benchmark."""
 
@@ -80,8 +195,13 @@ class Sweep:
         """Find out what cannot be asked; the error is raised here where a model can be asked of no benchmark."""
         self.is_alone = len(plans) == 1
         found: dict[str, list[tuple[Plan, FactmillError | None]]] = {}
-        for plan in plans if not self.is_alone else ():
-            found.setdefault(plan[1].model, []).append((plan, _find_fault(*plan, self.run)))
+        for evaluation, params in plans if not self.is_alone else ():
+            error = None
+            try:
+                make_lock(evaluation, evaluation.lock_inputs(params, self.run), self.run)
+            except FactmillError as fault:
+                error = fault
+            found.setdefault(params.model, []).append(((evaluation, params), error))
         for tried in found.values():
             errors = [error for _, error in tried if error is not None]
             if len(errors) == len(tried):
@@ -93,15 +213,15 @@ class Sweep:
 
     def evaluate(self, evaluation: Evaluation, params: EvaluationParams) -> None:
         """Make an evaluation with its reports, and print its figures."""
-        from flows.commands.reports import report_evaluations
+        from factmill.flows.commands.report import report_evaluation
 
         if (evaluation.of.name, params.model) in self._cannot:
             return
         try:
             made = make_build(evaluation, params, settle_batches(params, self._purse.left), self.force)
-            written = report_evaluations(warehouse_of(self.run), [made.build_id], self.folder)
+            written = report_evaluation(warehouse_of(self.run), made.build_id, self.folder)
             told = describe_evaluation(evaluation, made, written)
-            lines = format_evaluation(evaluation, made, written)
+            lines = format_evaluation(evaluation, made, told)
         except BudgetReached as reached:  # the others may spend no more either
             raise reached if self.is_alone else self._purse.tell(reached, self.made) from None
         except Exception as error:
@@ -113,7 +233,7 @@ class Sweep:
             return
         self.made.append(made.build_id)
         self.models += [made.facts["model"]] if made.facts["model"] not in self.models else []
-        print_json(told) if self.as_json else print_lines(lines)
+        print_result(self.as_json, told, lines)
 
     def sum_up(self, card: Sequence[Path]) -> None:
         """Print what was made, what failed, why, and what to do next."""
@@ -143,15 +263,6 @@ class Sweep:
         say(f"{name}, {model}: failed, the others go on: {why}")
 
 
-def _find_fault(evaluation: Evaluation, params: EvaluationParams, run: RunOptions) -> FactmillError | None:
-    """Return why an evaluation cannot be begun; None where it can."""
-    try:
-        make_lock(evaluation, evaluation.lock_inputs(params, run), run)
-    except FactmillError as error:
-        return error
-    return None
-
-
 def read_table(db: Connection, evaluation_id: str, name: str, model: type[BaseModel]) -> pa.Table:
     """Return a table of an evaluation; OldBuild where it lacks what an earlier factmill did not write."""
     table = published_table(db, evaluation_id, name)
@@ -168,13 +279,12 @@ def read_table(db: Connection, evaluation_id: str, name: str, model: type[BaseMo
     return table
 
 
-def read_metrics(warehouse: Path, evaluation_id: str) -> list[EvaluationMetric]:
+def read_metrics(db: Connection, evaluation_id: str) -> list[EvaluationMetric]:
     """Return the metrics of an evaluation, by id."""
-    with open_warehouse(warehouse) as db:
-        return rows_from_arrow(EvaluationMetric, read_table(db, evaluation_id, METRICS, EvaluationMetric))
+    return rows_from_arrow(EvaluationMetric, read_table(db, evaluation_id, METRICS, EvaluationMetric))
 
 
-def read_card(
+def read_judge(
     warehouse: Path, evaluation: Evaluation, record: BuildRecord
 ) -> tuple[JudgeIdentity | None, JudgeCard | None]:
     """Return the judge of an evaluation and its card, where there is one."""
@@ -189,8 +299,16 @@ def describe_evaluation(evaluation: Evaluation, report: BuildReport, written: Se
     """Return an evaluation as the one object that --json ends with."""
     facts, warehouse = report.facts, Path(report.warehouse)
     record = find_build(warehouse, report.build_id)
-    judge, card = read_card(warehouse, evaluation, record)
-    corrected = [] if card is None else _correct(warehouse, evaluation, record, judge, card)
+    judge, card = read_judge(warehouse, evaluation, record)
+    corrected: list[CorrectedRate] = []
+    with open_warehouse(warehouse) as db:
+        metrics = read_metrics(db, report.build_id)
+        if card is not None:  # the rates without the judge's errors
+            answers = read_table(db, record.build_id, evaluation.main_table, evaluation.row)
+            scores = read_table(db, record.build_id, f"{evaluation.of.name}_scores", Score)
+            seed = record.lock["params"]["params"]["seed"]
+            rates = correct_rates(evaluation, facts["model"], record.build_id, answers, scores, card, judge, seed)
+            corrected = list(rates)
     return {
         "evaluation_id": report.build_id,
         "benchmark": evaluation.of.name,
@@ -211,27 +329,14 @@ def describe_evaluation(evaluation: Evaluation, report: BuildReport, written: Se
         "answers": {name.removeprefix("answers "): told for name, told in facts.items() if name.startswith("answers ")},
         "notes": list(dict.fromkeys([*facts.get("notes", ()), *report.notes])),
         "reports": [str(path) for path in written],
-        "metrics": [metric.model_dump() for metric in read_metrics(warehouse, report.build_id)],
+        "metrics": [metric.model_dump() for metric in metrics],
         "corrected": [asdict(rate) for rate in corrected],
     }
 
 
-def _correct(
-    warehouse: Path, evaluation: Evaluation, record: BuildRecord, judge: JudgeIdentity | None, card: JudgeCard
-) -> list[CorrectedRate]:
-    """Return the rates of an evaluation without its judge's errors."""
-    with open_warehouse(warehouse) as db:
-        answers, scores = (
-            read_table(db, record.build_id, name, model)
-            for name, model in ((evaluation.main_table, evaluation.row), (f"{evaluation.of.name}_scores", Score))
-        )
-    params, model = record.lock["params"]["params"], record.report["facts"]["model"]
-    return list(correct_rates(evaluation, model, record.build_id, answers, scores, card, judge, params["seed"]))
-
-
-def format_evaluation(evaluation: Evaluation, report: BuildReport, written: Sequence[Path]) -> list[str]:
-    """Return an evaluation as lines to read: what was measured, the headline metrics, what is to be known of them."""
-    told = describe_evaluation(evaluation, report, written)
+def format_evaluation(evaluation: Evaluation, report: BuildReport, told: Mapping[str, Any]) -> list[str]:
+    """Return an evaluation as lines to read: what was measured, the headline metrics, what is to be known of them. `told`: as
+    --json tells it."""
     metrics = [EvaluationMetric.model_validate(each) for each in told["metrics"]]
     overall = [metric for metric in metrics if not metric.group_by]
     low = min((metric.coverage for metric in overall if metric.coverage is not None), default=1.0)
@@ -244,9 +349,14 @@ def format_evaluation(evaluation: Evaluation, report: BuildReport, written: Sequ
     shown = sorted(
         (each for each in overall if each.metric in order), key=lambda each: (each.setting, order[each.metric])
     )
-    corrected = {
-        (each["setting"], each["metric"]): describe_corrected(CorrectedRate(**each)) for each in told["corrected"]
-    }
+    corrected = {}
+    for each in told["corrected"]:
+        note = f" ({each['note']})" if each["note"] else ""
+        rate = f"; not corrected{note}"
+        if each["value"] is not None:
+            interval = f"{each['value']:.3f} [{each['ci_low']:.3f}, {each['ci_high']:.3f}]"
+            rate = f"; without the judge's errors {interval}{note}"
+        corrected[each["setting"], each["metric"]] = rate
     lines += [
         f"  {metric.setting:22} {metric.metric:26} {describe_value(metric)}{corrected.get((metric.setting, metric.metric), '')}"
         for metric in shown
@@ -262,7 +372,7 @@ def format_evaluation(evaluation: Evaluation, report: BuildReport, written: Sequ
         lines.append(
             f"  note: {report.unsettled} answers were lost to passing failures; the same command tries them again"
         )
-    lines += [f"  report: {path}" for path in written if path.suffix == ".html"]
+    lines += [f"  report: {path}" for path in told["reports"] if path.endswith(".html")]
     return lines
 
 
@@ -278,14 +388,6 @@ def describe_value(metric: EvaluationMetric) -> str:
     return f"{metric.value:.3f}{interval} (n = {metric.n}{bounds}{note})"
 
 
-def describe_corrected(rate: CorrectedRate) -> str:
-    """Return a rate without its judge's errors as the end of a line."""
-    note = f" ({rate.note})" if rate.note else ""
-    if rate.value is None:
-        return f"; not corrected{note}"
-    return f"; without the judge's errors {rate.value:.3f} [{rate.ci_low:.3f}, {rate.ci_high:.3f}]{note}"
-
-
 def write_questions(evaluation: Evaluation, params: EvaluationParams, run: RunOptions, to: Path) -> str:
     """Write every question with its messages as JSON Lines, and return what was written as a line to read."""
     inputs: Any = evaluation.lock_inputs(params.model_copy(update={"model": "silent"}), run).inputs
@@ -293,16 +395,13 @@ def write_questions(evaluation: Evaluation, params: EvaluationParams, run: RunOp
     build = measured.record.build_id
     for note in measured.notes:
         say(f"note: {note}")
-    settings = getattr(params, "setting", ()) or evaluation.usual
+    settings = params.setting or evaluation.usual
     asked = list_asked(evaluation, measured.store, inputs.model_copy(update={"settings": tuple(settings)}))
     lines = [
         describe_question(row, evaluation.fill(row, inputs.params).messages(), build)
         for row in rows_from_arrow(evaluation.asked, asked)
     ]
-    try:
-        to.write_text("".join(f"{json.dumps(line, ensure_ascii=False)}\n" for line in lines), "utf-8", newline="")
-    except OSError as error:
-        raise OutputError(f"{to}: cannot be written: {error.strerror}") from error
+    write_file("".join(f"{json.dumps(line, ensure_ascii=False)}\n" for line in lines), to)
     name = evaluation.of.name
     return (
         f"{to}: {len(lines)} questions of {build}; answer them as "

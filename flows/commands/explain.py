@@ -1,14 +1,55 @@
-"""`factmill explain`: where a published row comes from, step by step."""
+"""`factmill explain`: where a published row comes from, step by step, and what a build depends on."""
 
 import json
 from datetime import UTC, datetime
 from typing import Any
 
-from tasks.engine.benchmark import Benchmark
-from tasks.errors import UnknownBuild
-from tasks.reports.builds.tracing import explain_trace, tell_call, trace_rows
-from tasks.storage.warehouse import Connection, read_records
-from tasks.text.ages import tell_age
+import typer
+
+from factmill.flows.cli.options import AsJson, BenchmarkName, OneBuild, Warehouse, print_result
+from factmill.flows.evaluate.evaluations import find_record
+from factmill.tasks import progress
+from factmill.tasks.core.fingerprints import digest_json
+from factmill.tasks.engine.benchmark import Benchmark
+from factmill.tasks.engine.naming.rooms import ROOMS
+from factmill.tasks.errors import UnknownBuild
+from factmill.tasks.options import RunOptions, warehouse_of
+from factmill.tasks.reports.builds.tracing import explain_trace, tell_call, trace_rows
+from factmill.tasks.storage.builds import BuildRecord, find_build, find_rejecting
+from factmill.tasks.storage.warehouse import Connection, open_warehouse, read_records
+from factmill.tasks.text.ages import tell_age
+
+
+def explain(
+    benchmark: BenchmarkName,
+    row: str | None = typer.Argument(
+        None, help="A row's id, or the beginning of one. Default: explain the build itself.", metavar="[ROW]"
+    ),
+    build_name: OneBuild = None,
+    warehouse: Warehouse = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show where a row comes from: source, items, statements, calls, verdicts. Works for rejected rows too.
+
+    Without a row: everything that the build depends on, each input with its digest or version.
+
+    Examples: factmill explain granola P19-3f2a, factmill explain granola
+    """
+    progress.show()
+    known = find_record(benchmark)
+    path = warehouse_of(RunOptions(warehouse=warehouse))
+    if row is None:
+        build = find_build(path, build_name or f"latest:{benchmark}")
+        return print_result(as_json, {"build_id": build.build_id, "lock": build.lock}, _format_lock(build))
+    build_id, _ = find_rejecting(path, build_name or f"latest:{benchmark}")
+    with open_warehouse(path) as db:
+        trace = trace_row(db, known, build_id, row)
+    lines = [f"{trace['id']} in {trace['build']}", *explain_trace(known, trace)]
+    lines.append("  calls:" if trace["calls"] else "  calls: none")
+    return print_result(as_json, trace, [*lines, *(line for call in trace["calls"] for line in _format_call(call))])
+
+
+_ASSETS = {"prompts": "prompt", "lists": "list", "queries": "query"}
 
 
 def trace_row(db: Connection, benchmark: Benchmark, build_id: str, row_id: str) -> dict[str, Any]:
@@ -27,29 +68,54 @@ def trace_row(db: Connection, benchmark: Benchmark, build_id: str, row_id: str) 
     return trace
 
 
-def format_trace(benchmark: Benchmark, trace: dict[str, Any]) -> list[str]:
-    """Return a trace as lines to read."""
-    lines = [f"{trace['id']} in {trace['build']}", *explain_trace(benchmark, trace)]
-    lines.append("  calls:" if trace["calls"] else "  calls: none")
-    for call in trace["calls"]:
-        lines += _format_call(call)
-    return lines
+def _format_lock(build: BuildRecord) -> list[str]:
+    """Return everything that a build depends on as lines to read: kind of input, name, digest or version."""
+    lock = build.lock
+    world, code = lock["world"], lock["code"]
+    files = [pair for found in lock["sources"]["files"].values() for pair in found]
+    pairs = [
+        *(("source", name, digest) for name, digest in files),
+        *([("source", "wikidata", lock["sources"]["wikidata"])] if lock["sources"]["wikidata"] else []),
+        ("world", world["name"], f"{world['digest']} (settings), epoch {world['epoch']}"),
+        *(("service", name, identity) for name, identity in lock["services"].items()),
+        *(("model", role, name) for role, name in lock["models"].items()),
+        *((singular, name, digest) for kind, singular in _ASSETS.items() for name, digest in lock[kind].items()),
+        *(
+            ("parameter", name, json.dumps(value, ensure_ascii=False))
+            for name, value in (lock["params"]["params"] | lock["params"]).items()
+            if name != "params" and value not in (None, [], {})
+        ),
+    ]
+    if isinstance(code, str):
+        pairs.append(("code", "all modules that the recipe imports, as text", code))
+    else:
+        for room, number in code["rooms"].items():
+            is_todays = room in ROOMS and ROOMS[room].number == number
+            since = ROOMS[room].since if is_todays else "another version than today's"
+            pairs.append(("version", room, f"{number}: {since}"))
+        pairs += [("library", name, number) for name, number in code["libraries"].items()]
+        pairs += [
+            ("code", f"{module}:{name}", digest)
+            for module, names in code["definitions"].items()
+            for name, digest in names.items()
+        ]
+    width = max(len(name) for _, name, _ in pairs)
+    lines = [f"  {kind:9} {name:{width}}  {value}" for kind, name, value in pairs]
+    return [f"{build.build_id}, lock {digest_json(lock)}, depends on", *lines]
 
 
 def _format_call(call: dict[str, Any]) -> list[str]:
     what, asked, answer = tell_call(call)
-    return [
+    lines = [
         f"    {call['stage']}: {call['operation']} of {call['service']} at {call['asked_at']}, {tell_age(call['age_s'])} ago (call {call['key'][:12]})",
         f"      asked   {json.dumps(what, ensure_ascii=False)}",
         *(f"              {name}: {value}" for name, value in asked.items()),
         f"      replied {answer[:400]}",
-        *(
-            [f"      kept    as unchanged: {call['unchanged']} (checked by call {', '.join(call['checks']) or 'none'})"]
-            if call["unchanged"]
-            else []
-        ),
-        *([f"              read without {call['taken_off']}"] if call["taken_off"] else []),
     ]
+    if call["unchanged"]:
+        checks = ", ".join(call["checks"]) or "none"
+        lines.append(f"      kept    as unchanged: {call['unchanged']} (checked by call {checks})")
+    return [*lines, *([f"              read without {call['taken_off']}"] if call["taken_off"] else [])]
 
 
 def _find_row(db: Connection, benchmark: Benchmark, table: str, build_id: str, row_id: str) -> str:
@@ -60,6 +126,12 @@ def _find_row(db: Connection, benchmark: Benchmark, table: str, build_id: str, r
     ).fetchall()
     if len(found) == 1 or (found and found[0][0] == row_id):
         return str(found[0][0])
+    merged = db.execute(
+        "SELECT id, into_id FROM merged_rows WHERE build_id = $1 AND starts_with(id, $2) ORDER BY id LIMIT 1",
+        [build_id, row_id],
+    ).fetchone()
+    if not found and merged:
+        raise UnknownBuild(f"{merged[0]} was merged into {merged[1]}: factmill explain {benchmark.name} {merged[1]}")
     several = (
         f"several rows begin with {row_id!r}: {', '.join(row[0] for row in found)} …" if found else f"no row {row_id!r}"
     )

@@ -2,20 +2,19 @@
 
 from prefect import flow
 
-from flows.watching.artifacts import leave_evaluation
-from tasks.biokalma.core.evaluation.rows import ScoredBio
-from tasks.biokalma.evaluation.answer import (
+from factmill.flows.watching.artifacts import leave_evaluation
+from factmill.tasks.biokalma.core.evaluation.rows import ScoredBio
+from factmill.tasks.biokalma.evaluation.answer import (
     answer_biokalma_questions,
     ask_biokalma_questions,
     rate_biokalma_answers,
     retrieve_knowledge,
     score_biokalma_answers,
 )
-from tasks.biokalma.evaluation.ask import BiokalmaEvaluationParams
-from tasks.biokalma.evaluation.record import BIOKALMA_EVALUATION, lock_inputs, tell_notes
-from tasks.engine.building import open_build
-from tasks.evaluation.publishing import name_metrics, publish_evaluation
-from tasks.options import BuildReport, RunOptions
+from factmill.tasks.biokalma.evaluation.record import BIOKALMA_EVALUATION, BiokalmaEvaluationParams, lock_inputs
+from factmill.tasks.engine.building import open_build
+from factmill.tasks.evaluation.steps import name_metrics, publish_evaluation
+from factmill.tasks.options import BuildReport, RunOptions
 
 
 @flow(name="biokalma_evaluation", validate_parameters=True, persist_result=False)
@@ -33,7 +32,7 @@ def evaluate_biokalma(
         scored = build.stage(score_biokalma_answers, rated)  # §4.2 to §4.4
         answers = scored.table(ScoredBio)
         scores, metrics = BIOKALMA_EVALUATION.measure(answers, locked.inputs)  # Tables 3, 4, 5 and 7, Figures 4 and 5
-        notes = tell_notes(locked.inputs)
+        notes = BIOKALMA_EVALUATION.notes(locked.inputs)
         report = publish_evaluation(build, BIOKALMA_EVALUATION, answers, scores, metrics, notes)
         leave_evaluation(report, BIOKALMA_EVALUATION, answers, name_metrics(build, BIOKALMA_EVALUATION, metrics))
     return report

@@ -1,24 +1,36 @@
-"""The evaluations that can be made: the list of their records."""
+"""The evaluations that can be made: those that benchmarks' records name."""
 
-from flows.benchmarks import find_benchmark
-from tasks.biokalma.evaluation.record import BIOKALMA_EVALUATION
-from tasks.engine.benchmark import Benchmark
-from tasks.evaluation.record import Evaluation
-from tasks.fanoutqa.evaluation.record import FANOUTQA_EVALUATION
-from tasks.granola.evaluation.record import GRANOLA_EVALUATION
-from tasks.multihal.evaluation.record import MULTIHAL_EVALUATION
-from tasks.slaq.evaluation.record import SLAQ_EVALUATION
-from tasks.slaq.mechanism.record import MECHANISM
+from factmill.flows.benchmarks import BENCHMARKS, OWN, PACKAGES, find_benchmark
+from factmill.tasks.engine.benchmark import Benchmark, load_place
+from factmill.tasks.evaluation.record import Evaluation
 
-EVALUATIONS: dict[str, Evaluation] = {
-    each.of.name: each
-    for each in (GRANOLA_EVALUATION, MULTIHAL_EVALUATION, BIOKALMA_EVALUATION, SLAQ_EVALUATION, FANOUTQA_EVALUATION)
-}
+EVALUATIONS: dict[str, Evaluation] = {}
 """By the name of the benchmark that they measure on, in the order in which `evaluate all` makes them."""
+BROKEN_EVALUATIONS: dict[str, str] = {}
+"""Name of a benchmark whose evaluation could not be loaded → package and reason."""
+
+
+def _load_evaluations() -> None:
+    for name, benchmark in BENCHMARKS.items():
+        if not benchmark.evaluation:
+            continue
+        try:
+            EVALUATIONS[name] = load_place(benchmark.evaluation)
+        except Exception as error:  # another package's code may fail in any way, and must not stop the others
+            if PACKAGES[name].name == OWN:
+                raise
+            BROKEN_EVALUATIONS[name] = f"{PACKAGES[name]}: {type(error).__name__}: {error}"
+
+
+_load_evaluations()
+
+
+def list_made() -> dict[str, Benchmark]:
+    """Return what is made of builds, by the name of its own builds: the evaluations, and what looks into evaluations."""
+    analyses = [load_place(each.analysis) for each in BENCHMARKS.values() if each.analysis]
+    return {each.name: each for each in (*EVALUATIONS.values(), *analyses)}
 
 
 def find_record(name: str) -> Benchmark:
-    """Return a benchmark by name, or what is made of one by that of its builds: an evaluation, or what looks into evaluations;
-    UsageError when there is none."""
-    made = {each.name: each for each in (*EVALUATIONS.values(), MECHANISM)}
-    return made.get(name) or find_benchmark(name)
+    """Return a benchmark, or what is made of one (`list_made`), by name; UsageError when there is none."""
+    return list_made().get(name) or find_benchmark(name)

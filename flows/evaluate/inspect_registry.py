@@ -12,12 +12,12 @@ from inspect_ai.scorer import Metric, SampleScore, Score, Scorer, Target, Value,
 from inspect_ai.solver import Generate, Solver, TaskState, solver
 
 import factmill
-from flows.evaluate.evaluations import EVALUATIONS
-from flows.evaluate.sessions import open_session
-from tasks.core.fingerprints import canonical_json
-from tasks.evaluation.harness.inspect_tasks import hold, list_samples, list_values, score_sample
-from tasks.evaluation.offline import Session
-from tasks.evaluation.record import EXACT, Evaluation
+from factmill.flows.evaluate.evaluations import EVALUATIONS
+from factmill.flows.evaluate.sessions import open_session
+from factmill.tasks.core.fingerprints import canonical_json
+from factmill.tasks.evaluation.harness.inspect_tasks import hold, list_samples, list_values, score_sample
+from factmill.tasks.evaluation.offline import Session
+from factmill.tasks.evaluation.record import EXACT, Evaluation
 
 T = TypeVar("T", bound=Callable[..., Any])
 Options = dict[str, Any]

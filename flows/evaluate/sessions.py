@@ -4,20 +4,22 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
-from flows.evaluate.evaluations import EVALUATIONS
-from tasks.errors import UnknownBuild, UsageError
-from tasks.evaluation import offline
-from tasks.evaluation.harness.lm_eval_tasks import write_tasks
-from tasks.evaluation.offline import Session
-from tasks.evaluation.record import Evaluation
-from tasks.settings import default_warehouse
-from tasks.storage.builds import BuildRecord, find_build
-from tasks.storage.stores import Store
-from tasks.text.suggestions import suggest_name
+from factmill.flows.evaluate.evaluations import BROKEN_EVALUATIONS, EVALUATIONS
+from factmill.tasks.errors import UnknownBuild, UsageError
+from factmill.tasks.evaluation import offline
+from factmill.tasks.evaluation.harness.lm_eval_tasks import write_tasks
+from factmill.tasks.evaluation.offline import Session
+from factmill.tasks.evaluation.record import Evaluation
+from factmill.tasks.settings import default_warehouse
+from factmill.tasks.storage.builds import BuildRecord, find_build
+from factmill.tasks.storage.stores import Store
+from factmill.tasks.text.whole import suggest_name
 
 
 def find_evaluation(benchmark: str) -> Evaluation:
     """Return how models are measured on a benchmark; UsageError when there is none of that name."""
+    if benchmark in BROKEN_EVALUATIONS:
+        raise UsageError(f"the evaluation of {benchmark} could not be loaded from {BROKEN_EVALUATIONS[benchmark]}")
     if benchmark not in EVALUATIONS:
         known = ", ".join(EVALUATIONS)
         raise UsageError(f"no benchmark {benchmark}{suggest_name(benchmark, EVALUATIONS)}; there are: {known}")

@@ -1,26 +1,21 @@
 """How it is found out which components of a model carry a fact in its short and in its long answer (SLAQ)."""
 
-from pathlib import Path
+from collections import Counter
 
 from prefect import flow
 
-from tasks.core.evaluation.rows import EvaluationMetric
-from tasks.core.rows import arrow_table, rows_from_arrow
-from tasks.engine.building import open_build
-from tasks.evaluation.record import METRICS
-from tasks.options import BuildReport, RunOptions, warehouse_of
-from tasks.slaq.core.mechanism.choosing import count_kinds
-from tasks.slaq.core.mechanism.rows import AblatedFact, ComparedFact, TokenRow
-from tasks.slaq.mechanism.choose import choose_of
-from tasks.slaq.mechanism.extra import require_extra
-from tasks.slaq.mechanism.measure import measure_mechanism
-from tasks.slaq.mechanism.record import MECHANISM, PAIRS, MechanismInputs, MechanismParams, lock_inputs
-from tasks.slaq.mechanism.steps import (
+from factmill.tasks.core.evaluation.rows import EvaluationMetric
+from factmill.tasks.core.rows import arrow_table, rows_from_arrow
+from factmill.tasks.engine.building import open_build
+from factmill.tasks.evaluation.record import METRICS
+from factmill.tasks.options import BuildReport, RunOptions, warehouse_of
+from factmill.tasks.slaq.core.mechanism.rows import AblatedFact, ComparedFact, TokenRow, count_kinds
+from factmill.tasks.slaq.mechanism.ablating import require_extra
+from factmill.tasks.slaq.mechanism.measure import measure_mechanism
+from factmill.tasks.slaq.mechanism.record import MECHANISM, PAIRS, MechanismParams, count_facts, lock_inputs, read_pairs
+from factmill.tasks.slaq.mechanism.steps import (
     ablate_answered_facts,
     compare_answers_of_facts,
-    count_missing,
-    count_unused_pairs,
-    find_first_details,
     list_tokens,
 )
 
@@ -38,11 +33,18 @@ def analyse_slaq_mechanism(
         # §5.1, §5.2, Appendix A.4: one step, since facts are drawn until enough are scored
         ablated = build.load(ablate_answered_facts, [each.model for each in locked.inputs.subjects])
         if not ablated.rows:
-            build.end_without_rows(_tell_none(locked.inputs, warehouse_of(run)))
+            found = "; ".join(
+                f"{model}: {counts['wrong_in_both']} wrong in both, {counts['unscored']} without a verdict"
+                for model, counts in count_facts(locked.inputs, warehouse_of(run)).items()
+            )
+            build.end_without_rows(
+                f"no fact is right in either answer, so there is nothing to look into ({found}); evaluate a model that knows some"
+            )
         compared = build.stage(compare_answers_of_facts, ablated)  # §5.1, equations 7 to 9
         rows = compared.table(ComparedFact)
         told = [row.model_dump() for row in rows_from_arrow(ComparedFact, rows)]
-        name = locked.author
+        name, pair_files = locked.author, locked.files.get(PAIRS, ())
+        pairs = {each for file in pair_files for each in read_pairs(file)}
         metrics = measure_mechanism(told, params.folds, params.seed, name, "")  # Figures 4 and 5
         tables = {
             MECHANISM.main_table: rows,
@@ -53,22 +55,9 @@ def analyse_slaq_mechanism(
             "model": name,
             "evaluations": list(build.run.origin["flow"]["evaluation"]),
             "facts": count_facts(locked.inputs, warehouse_of(run)),
-            "unscored": count_missing(rows),
+            "unscored": dict(Counter(each for each in rows["unscored"].to_pylist() if each).most_common()),
             "kinds": count_kinds((row["kind"], row["unscored"]) for row in told),
-            "details": find_first_details(rows),
-            "unused_pairs": count_unused_pairs(locked.files.get(PAIRS, ()), rows),
+            "details": {row["unscored"]: row["detail"] for row in reversed(told) if row["unscored"]},
+            "unused_pairs": len(pairs - {row["id"] for row in told}),
         }
         return build.publish(tables, facts)
-
-
-def count_facts(inputs: MechanismInputs, warehouse: Path) -> dict[str, dict[str, int]]:
-    """Return model → aligned, misaligned, wrong_in_both, unscored → facts of its evaluation, before the draw."""
-    return {each.model: dict(choose_of(warehouse, each, inputs.params).counts) for each in inputs.subjects}
-
-
-def _tell_none(inputs: MechanismInputs, warehouse: Path) -> str:
-    told = "; ".join(
-        f"{model}: {counts['wrong_in_both']} wrong in both, {counts['unscored']} without a verdict"
-        for model, counts in count_facts(inputs, warehouse).items()
-    )
-    return f"no fact is right in either answer, so there is nothing to look into ({told}); evaluate a model that knows some"

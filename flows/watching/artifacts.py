@@ -1,4 +1,4 @@
-"""What a flow run leaves in Prefect's UI: the funnel, sample rows, cost, and where to look at what was made."""
+"""What a flow run leaves in Prefect's UI: the funnel, sample rows, cost, and the page of the build."""
 
 import json
 from base64 import b64encode
@@ -10,18 +10,19 @@ from typing import Any
 import pyarrow as pa
 from prefect.artifacts import create_markdown_artifact, create_table_artifact
 
-from tasks import progress
-from tasks.assets import asset_path
-from tasks.core.evaluation.rows import EvaluationMetric
-from tasks.core.measures.figures import Figure
-from tasks.core.receipts import describe_reasons
-from tasks.core.service_settings import SCRIPTED
-from tasks.engine.benchmark import Benchmark
-from tasks.evaluation.record import Evaluation, Item, pick_worst
-from tasks.options import BuildReport
-from tasks.reports.texts import describe_rows, format_interval, format_number, shorten_line
-from tasks.settings import home
-from tasks.storage.builds import describe_scripted, first_details
+from factmill.tasks import progress
+from factmill.tasks.assets import asset_path
+from factmill.tasks.core.evaluation.rows import EvaluationMetric
+from factmill.tasks.core.measures.figures import Figure
+from factmill.tasks.core.receipts import describe_reasons
+from factmill.tasks.core.service_settings import SCRIPTED
+from factmill.tasks.engine.benchmark import Benchmark
+from factmill.tasks.errors import FactmillError
+from factmill.tasks.evaluation.record import Evaluation, Item, pick_worst
+from factmill.tasks.options import BuildReport
+from factmill.tasks.reports.texts import describe_rows, format_interval, format_number, shorten_line
+from factmill.tasks.settings import home
+from factmill.tasks.storage.builds import describe_scripted, find_build, first_details
 
 SAMPLE_ROWS = 20
 _MOST_DETAIL = 300
@@ -32,8 +33,12 @@ def leave_artifacts(benchmark: Benchmark, report: BuildReport, rows: pa.Table) -
     """Create the artifacts of one build, and tell its end in the run's log."""
     _leave_funnel(report)
     if report.rows:
+        # what `show` prints comes first, then the other columns, ids last
+        first = [name for name in benchmark.shown if name in rows.column_names and name != "id"]
+        others = [name for name in rows.column_names if name not in first and name != "id"]
+        sample = rows.slice(0, SAMPLE_ROWS).select([*first, *others, "id"]).to_pylist()
         create_table_artifact(
-            table=list_sample(benchmark, rows),
+            table=[tell_row(row) for row in sample],
             key=f"{_key(report)}-sample",
             description=f"{min(SAMPLE_ROWS, report.rows)} of {report.rows:,} rows of {report.build_id}",
         )
@@ -47,27 +52,8 @@ def leave_lost(report: BuildReport) -> None:
 
 
 def _leave_funnel(report: BuildReport) -> None:
-    create_table_artifact(
-        table=list_funnel(report),
-        key=f"{_key(report)}-funnel",
-        description=f"What each stage of {report.build_id} did. {describe_rows(report.model_dump())}",
-    )
-    if report.rejects:
-        command = f"factmill show {report.benchmark} --rejects --build {report.build_id}"
-        create_table_artifact(
-            table=list_rejects(report),
-            key=f"{_key(report)}-rejects",
-            description=f"Why {report.rejects:,} rows were rejected. All of them: `{command}`",
-        )
-
-
-def _key(report: BuildReport) -> str:
-    return report.benchmark.replace("_", "-")
-
-
-def list_funnel(report: BuildReport) -> list[dict[str, Any]]:
-    """Return what each stage did, as a table whose columns stand in the order in which they are read."""
-    return [
+    # columns stand in the order in which they are read
+    funnel = [
         {
             "stage": stage["stage"],
             "rows in": stage["rows_in"],
@@ -82,28 +68,33 @@ def list_funnel(report: BuildReport) -> list[dict[str, Any]]:
         }
         for stage in report.stages
     ]
+    create_table_artifact(
+        table=funnel,
+        key=f"{_key(report)}-funnel",
+        description=f"What each stage of {report.build_id} did. {describe_rows(report.model_dump())}",
+    )
+    if report.rejects:
+        command = f"factmill show {report.benchmark} --rejects --build {report.build_id}"
+        details = first_details(Path(report.warehouse), report.build_id)
+        rejects = [
+            {
+                "stage": stage,
+                "reason": reason,
+                "rows": rows,
+                "the first": shorten_line(details.get((stage, reason), ""), _MOST_DETAIL),
+            }
+            for stage, reasons in report.reasons.items()
+            for reason, rows in reasons.items()
+        ]
+        create_table_artifact(
+            table=rejects,
+            key=f"{_key(report)}-rejects",
+            description=f"Why {report.rejects:,} rows were rejected. All of them: `{command}`",
+        )
 
 
-def list_rejects(report: BuildReport) -> list[dict[str, Any]]:
-    """Return each stage's reasons with their rows and the first row's particulars, as a table in the order of the stages."""
-    first = first_details(Path(report.warehouse), report.build_id)
-    return [
-        {
-            "stage": stage,
-            "reason": reason,
-            "rows": rows,
-            "the first": shorten_line(first.get((stage, reason), ""), _MOST_DETAIL),
-        }
-        for stage, reasons in report.reasons.items()
-        for reason, rows in reasons.items()
-    ]
-
-
-def list_sample(benchmark: Benchmark, rows: pa.Table) -> list[dict[str, Any]]:
-    """Return the first rows as a table: what `show` prints comes first, then the other columns, ids last."""
-    first = [name for name in benchmark.shown if name in rows.column_names and name != "id"]
-    others = [name for name in rows.column_names if name not in first and name != "id"]
-    return [tell_row(row) for row in rows.slice(0, SAMPLE_ROWS).select([*first, *others, "id"]).to_pylist()]
+def _key(report: BuildReport) -> str:
+    return report.benchmark.replace("_", "-")
 
 
 def leave_evaluation(
@@ -133,7 +124,7 @@ def leave_evaluation(
 def show_figure(figure: Figure) -> str:
     """Return a figure as Markdown: its picture, what its colours mean, and its note."""
     # what draws is imported by evaluations alone
-    from tasks.reports.drawing import draw_picture, tell_legend
+    from factmill.tasks.reports.drawing import draw_picture, tell_legend
 
     style = asset_path("data/templates", "style.css").read_text("utf-8")
     picture = b64encode(draw_picture(figure, style).encode()).decode()
@@ -167,41 +158,30 @@ def list_worst(items: Iterable[Item]) -> list[dict[str, Any]]:
 
 def _leave_cost(report: BuildReport, look: str) -> None:
     """Leave what a build came to and cost; `look`: its page, or the command that shows it."""
-    create_markdown_artifact(
-        markdown=describe_cost(report, look),
-        key=f"{_key(report)}-cost",
-        description=f"What {report.build_id} came to, where it is, and what it cost",
-    )
-    for note in list_notes(report):
-        progress.log(f"note: {note}", "warning")
-    progress.log(
-        f"{'nothing published yet' if report.nothing_published else 'done'}: {report.build_id}, {report.rows:,} rows, {report.rejects:,} rejected, {report.merged:,} merged, "
-        f"{report.format_cost()}, in {report.warehouse}; look at it: {look}"
-    )
-
-
-def list_notes(report: BuildReport) -> list[str]:
-    """Return what should be known of a build beside its counts."""
     notes = list(report.notes)
     notes += [report.caution] if report.caution else []
     notes += [describe_scripted(report.scripted)] if report.scripted else []
     notes += [report.nothing_published] if report.nothing_published else []
     if report.unsettled:
         notes.append(f"{report.unsettled} rows were lost to passing failures; the same run tries them again")
-    return notes
-
-
-def describe_cost(report: BuildReport, look: str) -> str:
-    """Return calls, tokens, cost and time of a build as Markdown; `look`: where to look at it."""
-    note = ""
+    told = ""
     if report.author.startswith(SCRIPTED):
-        note = "\n\nAnswers and scores are scripted replies of the embedded world; no model was asked."
-    note += "".join(f"\n\nNote: {each}." for each in list_notes(report))
-    return (
-        f"**{report.build_id}** in world `{report.world}`, author `{report.author}`: {describe_rows(report.model_dump())}.{note}\n\n"
+        told = "\n\nAnswers and scores are scripted replies of the embedded world; no model was asked."
+    told += "".join(f"\n\nNote: {each}." for each in notes)
+    author = f", author `{report.author}`" if report.author else ""
+    create_markdown_artifact(
+        markdown=f"**{report.build_id}** in world `{report.world}`{author}: {describe_rows(report.model_dump())}.{told}\n\n"
         f"Look at it: `{look}`\n\nIt is in `{report.warehouse}`.\n\n"
         f"| calls sent | calls replayed | tokens in | tokens out | cost | seconds |\n|---|---|---|---|---|---|\n"
-        f"| {report.calls_sent:,} | {report.calls_replayed:,} | {report.tokens_in:,} | {report.tokens_out:,} | {report.format_cost()} | {report.seconds:.1f} |"
+        f"| {report.calls_sent:,} | {report.calls_replayed:,} | {report.tokens_in:,} | {report.tokens_out:,} | {report.format_cost()} | {report.seconds:.1f} |",
+        key=f"{_key(report)}-cost",
+        description=f"What {report.build_id} came to, where it is, and what it cost",
+    )
+    for note in notes:
+        progress.log(f"note: {note}", "warning")
+    progress.log(
+        f"{'nothing published yet' if report.nothing_published else 'done'}: {report.build_id}, {report.rows:,} rows, {report.rejects:,} rejected, {report.merged:,} merged, "
+        f"{report.format_cost()}, in {report.warehouse}; look at it: {look}"
     )
 
 
@@ -217,3 +197,27 @@ def _tell(value: Any) -> Any:
     if isinstance(value, list | tuple) and all(isinstance(each, str) for each in value):
         return " | ".join(value)
     return json.dumps(value, ensure_ascii=False, default=str)
+
+
+def leave_page(report: BuildReport) -> None:
+    """Write the page of a build and tell where it is; one that cannot be written is told, and the build stays made."""
+    if not report.rows:
+        return
+    # what draws takes a second to import, and no run needs it before
+    from factmill.flows.cli.options import write_file
+    from factmill.flows.commands.report import read_build
+    from factmill.tasks.reports.builds.contents import render_build_html
+
+    path = home() / "reports" / f"{report.build_id}.html"
+    command = f"factmill report {report.build_id} --to {report.build_id}.html"
+    try:
+        warehouse = Path(report.warehouse)
+        write_file(render_build_html(read_build(warehouse, find_build(warehouse, report.build_id))), path, "--to")
+    except FactmillError as error:
+        progress.log(f"no report page of {report.build_id}: {error}; make it: {command}", "warning")
+        return
+    create_markdown_artifact(
+        markdown=f"[{path}]({path.as_uri()})\n\nA browser opens it from that machine; anywhere else make it anew: `{command}`",
+        key=f"{report.benchmark.replace('_', '-')}-page",
+        description=f"Report page of {report.build_id}: funnel, rejects, cost, what its rows are like, where each comes from",
+    )

@@ -1,25 +1,149 @@
-"""Flow runs as people watch them in Prefect: their names, what is told of them as they go, and how killed ones end."""
+"""Flow runs as people watch them in Prefect: their names, log, progress, and ends, also of runs whose process was killed.
 
-from collections.abc import Callable, Mapping
+tasks/storage/housekeeping/freed.py says how these are told. Lines cost nothing, since Prefect sends them in bundles,
+beside the work. A call of its server takes some 20 ms, so a stage shows how far it has come only where somebody can see it,
+on a standing server, and when it takes its time. An end is told by whoever ends the run: the run itself, the process that
+serves it and cancels it, or a later run that finds its process gone.
+"""
+
+import fcntl
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import copy_context
+from datetime import UTC, datetime
 from functools import wraps
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from typing import Any
+from uuid import UUID
 
 from prefect import Flow
-from prefect.client.orchestration import get_client
-from prefect.client.schemas.objects import FlowRun, State
+from prefect.client.orchestration import SyncPrefectClient, get_client
+from prefect.client.schemas.actions import ArtifactCreate, ArtifactUpdate
+from prefect.client.schemas.filters import (
+    ArtifactFilter,
+    ArtifactFilterFlowRunId,
+    ArtifactFilterType,
+    FlowRunFilter,
+    TaskRunFilter,
+)
+from prefect.client.schemas.objects import FlowRun, State, StateType
+from prefect.client.schemas.sorting import TaskRunSort
 from prefect.context import FlowRunContext
+from prefect.exceptions import ObjectNotFound
 from prefect.flows import FlowStateHook
+from prefect.logging.loggers import PrefectLogAdapter, flow_run_logger
 from prefect.states import Cancelled, Crashed
 
-from flows.prefect_server import find_standing
-from flows.watching.artifacts import leave_lost
-from flows.watching.breaking_off import describe_end, tell_broken_off
-from flows.watching.gone import crash_gone_runs, end_below, hold_run, let_go
-from flows.watching.telling import RunWatcher
-from tasks import progress
-from tasks.errors import NothingPublished
-from tasks.options import Params, RunOptions
+from factmill.flows.prefect_server import find_standing
+from factmill.flows.watching.artifacts import leave_lost
+from factmill.tasks import progress
+from factmill.tasks.errors import NothingPublished
+from factmill.tasks.options import Params, RunOptions
+from factmill.tasks.processes import one_at_a_time
+from factmill.tasks.progress import Level, StageBar, say
+from factmill.tasks.settings import home
+from factmill.tasks.storage.housekeeping.freed import OUR_OWN, files_of_runs, find_gone_runs
+
+UNENDED = (StateType.RUNNING, StateType.CANCELLING, StateType.PENDING, StateType.PAUSED)
+_SAID = (
+    "The process of this run was gone when somebody next looked: killed, out of memory, or the machine went down. What was "
+    "done is kept: the same run again goes on from it."
+)
+_MOST_TASKS = 200
+_held: dict[UUID, int] = {}
+
+
+def hold_run(run_id: UUID) -> None:
+    """Say that this process carries out a run, until it ends or lets go."""
+    if run_id in _held:
+        return
+    path = files_of_runs(home()) / str(run_id)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    fd = os.open(path, os.O_CREAT | os.O_RDWR, 0o644)
+    fcntl.flock(fd, fcntl.LOCK_EX)
+    os.write(fd, _name_server().encode())
+    _held[run_id] = fd
+
+
+def let_go(run_id: UUID) -> None:
+    """Say that a run is over; one that this process does not carry out is left as it is."""
+    fd = _held.pop(run_id, None)
+    if fd is not None:
+        (files_of_runs(home()) / str(run_id)).unlink(missing_ok=True)
+        os.close(fd)
+
+
+def drop_runs() -> None:
+    """Let go of the runs of a server of our own that has ended, as if this process were gone: the next run ends them."""
+    while _held:
+        run_id, fd = _held.popitem()
+        os.close(fd)
+        progress.remove_watcher(run_id)
+
+
+def crash_gone_runs() -> list[UUID]:
+    """Let runs crash that this home began on this server, and whose process is gone; return them."""
+    if not _find_gone():
+        return []
+    # two runs that begin at once would both end the same ones, and an automation would act twice
+    with one_at_a_time(files_of_runs(home()).with_name("ending-runs.lock"), say):
+        gone = _find_gone()
+        with get_client(sync_client=True) as client:
+            crashed = [run_id for path in gone if _crash(client, run_id := UUID(path.name))]
+        for path in gone:
+            path.unlink(missing_ok=True)
+    return crashed
+
+
+def end_below(run_id: UUID, state: State[Any]) -> None:
+    """Let all that a run had under way end as the run itself did, whose process is gone: its tasks, and the runs below."""
+    with get_client(sync_client=True) as client:
+        _end_tasks(client, run_id, state)
+        below = {"parent_flow_run_id": {"any_": [run_id]}, "state": {"type": {"any_": UNENDED}}}
+        for run in client.read_flow_runs(flow_run_filter=FlowRunFilter.model_validate(below)):
+            client.set_flow_run_state(run.id, state, force=True)
+            tell_broken_off(client, run.id, state)
+            _end_tasks(client, run.id, state)
+
+
+def _crash(client: SyncPrefectClient, run_id: UUID) -> bool:
+    """Let a run crash, with the runs of its tasks; false where it is over, or no longer known. One that was being
+    cancelled is."""
+    try:
+        run = client.read_flow_run(run_id)
+    except ObjectNotFound:
+        return False
+    if run.state_type not in UNENDED:
+        return False
+    state: State[Any] = Cancelled() if run.state_type == StateType.CANCELLING else Crashed(message=_SAID)
+    client.set_flow_run_state(run_id, state, force=True)
+    tell_broken_off(client, run_id, state)
+    _end_tasks(client, run_id, state)
+    return True
+
+
+def _end_tasks(client: SyncPrefectClient, run_id: UUID, state: State[Any]) -> None:
+    for task in client.read_task_runs(
+        flow_run_filter=FlowRunFilter.model_validate({"id": {"any_": [run_id]}}),
+        task_run_filter=TaskRunFilter.model_validate({"state": {"type": {"any_": UNENDED}}}),
+        sort=TaskRunSort.ID_DESC,
+        limit=_MOST_TASKS,
+    ):
+        client.set_task_run_state(task.id, state, force=True)
+
+
+def _find_gone() -> list[Path]:
+    return [path for path, server in find_gone_runs(home()).items() if server == _name_server()]
+
+
+def _name_server() -> str:
+    """Return what stands for the server in files of runs: each knows its own runs alone."""
+    return find_standing() or OUR_OWN
+
 
 OF_A_REBUILD = "rebuild › "
 """How the names of a rebuild's parts begin: data/automations leaves their failures to the rebuild's own, which names them."""
@@ -128,3 +252,109 @@ def _end_run(flow: Flow[..., Any], flow_run: FlowRun, state: State[Any]) -> None
         progress.log(describe_end(state), "error")
     progress.remove_watcher(flow_run.id)
     let_go(flow_run.id)
+
+
+FIRST_AFTER_S, EVERY_S = 1.0, 3.0
+"""A stage that is over before then shows no progress; one that goes on shows it so often, where there is news."""
+LINE_AFTER_S, LINE_EVERY_S = 10.0, 120.0
+"""The same for lines in the log, which otherwise tells stages that are over."""
+PROGRESS = "progress"
+"""Type of the artifacts that show how far a stage has come, in per cent."""
+_PATIENCE_S = 5.0
+
+
+class RunWatcher:
+    """A flow run, told what happens in it."""
+
+    def __init__(self, flow: Flow[..., Any], flow_run: FlowRun) -> None:
+        self.run_id: UUID = flow_run.id
+        self._flow_name = flow.name
+        # Prefect's loggers are set to be silent, and print what they get: these lines go to the server alone
+        own = logging.getLogger("factmill")
+        self._logger = PrefectLogAdapter(own, flow_run_logger(flow_run, flow).extra)
+        own.setLevel(logging.INFO)
+        own.propagate = False
+        own.handlers = logging.getLogger("prefect.flow_runs").handlers
+        # a server that is gone is told once, by the flow, not on top by each bundle of lines
+        logging.raiseExceptions = False
+        # nor by the events that Prefect could not send it
+        logging.getLogger("EventsWorker").setLevel(logging.ERROR)
+
+    def tell(self, text: str, level: Level) -> None:
+        """Put a line into the run's log."""
+        self._logger.log(logging.getLevelNamesMapping()[level.upper()], "%s", text)
+
+    def close(self) -> None:
+        """Send what is not yet sent: a server of our own stops next."""
+        for handler in self._logger.logger.handlers:
+            handler.flush()
+
+    @contextmanager
+    def watch(self, bar: StageBar) -> Iterator[None]:
+        """Show how far a stage has come while it goes on."""
+        if not find_standing():
+            yield
+            return
+        over = threading.Event()
+        thread = threading.Thread(target=copy_context().run, args=(self._follow, bar, over), daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            over.set()
+        thread.join(_PATIENCE_S)
+
+    def _follow(self, bar: StageBar, over: threading.Event) -> None:
+        if over.wait(FIRST_AFTER_S):
+            return
+        try:
+            with get_client(sync_client=True) as client:
+                artifact, shown, ended = None, "", False
+                line_at = time.monotonic() + LINE_AFTER_S
+                while True:
+                    said = bar.describe()
+                    if said != shown:
+                        artifact, shown = self._show(client, artifact, bar, said), said
+                    if ended:
+                        return
+                    if time.monotonic() >= line_at:
+                        self.tell(f"under way: {said}", "info")
+                        line_at += LINE_EVERY_S
+                    ended = over.wait(EVERY_S)
+        except Exception:  # noqa: BLE001 - a server that is gone is told by what the build itself asks of it
+            return
+
+    def _show(self, client: SyncPrefectClient, artifact: UUID | None, bar: StageBar, said: str) -> UUID:
+        percent = bar.percent()
+        if artifact is None:
+            key = f"{self._flow_name}-{bar.name}".replace("_", "-").lower()
+            made = ArtifactCreate(key=key, type=PROGRESS, data=percent, description=said, flow_run_id=self.run_id)
+            return client.create_artifact(made).id
+        client.update_artifact(artifact, ArtifactUpdate(data=percent, description=said))
+        return artifact
+
+
+_WHOLE = 100.0
+_OF_PREFECT = "Flow run encountered an exception: "
+
+
+def describe_end(state: State[Any]) -> str:
+    """Return why a run ended in a state that is none of success, as a line of its log."""
+    if state.is_cancelling() or state.is_cancelled():
+        return "Cancelled: what was done is kept; the same run again goes on from it"
+    return f"{state.name}: {(state.message or 'no reason is given').removeprefix(_OF_PREFECT)}"
+
+
+def tell_broken_off(client: SyncPrefectClient, run_id: UUID, state: State[Any]) -> None:
+    """Put a run's end into its log, and in a word behind the progress of a stage that is not done."""
+    line = describe_end(state)
+    word = line.partition(":")[0].lower()
+    level = logging.WARNING if word == "cancelled" else logging.ERROR
+    told = {"name": "factmill", "level": level, "message": line, "timestamp": datetime.now(UTC).isoformat()}
+    client.create_logs([{**told, "flow_run_id": str(run_id)}])
+    of_run = ArtifactFilter(
+        flow_run_id=ArtifactFilterFlowRunId(any_=[run_id]), type=ArtifactFilterType(any_=[PROGRESS])
+    )
+    for each in client.read_artifacts(artifact_filter=of_run):
+        if isinstance(each.data, int | float) and each.data < _WHOLE:
+            client.update_artifact(each.id, ArtifactUpdate(description=f"{each.description}; {word} here"))

@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator
 
-from tasks.biokalma.core.rows import BiographyRow, CandidateRow, RelationCount, RoundRow
-from tasks.biokalma.params import BiokalmaParams, lock_inputs
-from tasks.core.measures.audits import Audit, AuditKind
-from tasks.core.row_matching import Matching
-from tasks.engine.benchmark import WIKIDATA_QUERIES, Assets, Benchmark
+from factmill.tasks.biokalma.core.rows import BiographyRow, CandidateRow, RelationCount, RoundRow
+from factmill.tasks.biokalma.params import BiokalmaParams, lock_inputs
+from factmill.tasks.core.measures.audits import Audit, AuditKind
+from factmill.tasks.core.rows import Matching
+from factmill.tasks.engine.benchmark import WIKIDATA_QUERIES, Assets, Benchmark
 
 
 def explain_row(row: BiographyRow) -> Iterator[str]:
@@ -54,7 +54,11 @@ BIOKALMA = Benchmark(
     ),
     params=BiokalmaParams,
     lock_inputs=lock_inputs,
-    recipe="flows.biokalma:biokalma",
+    recipe="factmill.flows.biokalma:biokalma",
+    evaluation="factmill.tasks.biokalma.evaluation.record:BIOKALMA_EVALUATION",
+    release="factmill.tasks.biokalma.release:BIOKALMA_RELEASE",
+    page="factmill.tasks.biokalma.release:list_distributions",
+    narrowing=frozenset({"limit", "limits"}),
     tables={
         "biokalma": BiographyRow,
         "biokalma_rounds": RoundRow,
@@ -76,6 +80,12 @@ BIOKALMA = Benchmark(
     ),
     explain=explain_row,
     audit=AUDIT,
+    statements="""
+        SELECT build_id, id AS row_id, piece.qid AS subject, piece.pid AS property,
+            coalesce(nullif(piece.value_qid, ''), piece."value") AS "value", piece."statement" AS statement,
+            NULL AS modified, id AS asked_for
+        FROM (SELECT build_id, id, unnest(minimum_knowledge) AS piece FROM biokalma)
+    """,
     needs=lambda _: ("wikidata", "wikipedia"),
     assets=Assets(
         prompts=("biokalma/annotate", "biokalma/extend", "biokalma/general_question", "biokalma/specific_question"),

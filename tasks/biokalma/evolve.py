@@ -1,26 +1,173 @@
-"""Steps in which the author model writes (BioKaLMA, paper Appendix A.3): annotation, evolution, questions."""
+"""Steps in which the author model writes (BioKaLMA, paper Appendix A.3): annotation, evolution, questions.
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+Which piece a pair is to gain in a round is weighed as far as the choice needs it (Equation 1)."""
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from prefect import task
 
-from tasks.assets import load_prompt
-from tasks.biokalma.choose import Turn, choose_pieces, open_turns
-from tasks.biokalma.core.added_sentences import check_added
-from tasks.biokalma.core.evolution import lacks, list_new, list_whole
-from tasks.biokalma.core.paragraph_replies import PARAGRAPH, QUESTION, read_paragraph, read_question
-from tasks.biokalma.core.questions import check_question, check_share
-from tasks.biokalma.core.rows import BiographyRow, Candidate, CountedPair, EvolvingPair, Round, RoundRow
-from tasks.biokalma.core.stated import StatedKnowledge, find_stated
-from tasks.biokalma.params import BiokalmaInputs
-from tasks.biokalma.sources.lists import load_pair_relations, load_properties_asked
-from tasks.core.authoring.citations import format_knowledge, parse_citations
-from tasks.core.prompts import Ask, fill_in
-from tasks.core.receipts import Batch, Receipt
-from tasks.core.replies import UNREADABLE_KINDS, Unreadable
-from tasks.core.rows import Outcome, Reject, arrow_table
-from tasks.engine.batches import Answered, Work, batch_key, work_on
+from factmill.tasks.assets import load_prompt
+from factmill.tasks.biokalma.core.citations import fold_answer, read_citations
+from factmill.tasks.biokalma.core.evolution import (
+    find_best,
+    lacks,
+    list_candidates,
+    list_missing,
+    list_new,
+    list_whole,
+    weigh_specificity,
+)
+from factmill.tasks.biokalma.core.knowledge_sentences import RelationForm, verbalise_piece
+from factmill.tasks.biokalma.core.replies import (
+    PARAGRAPH,
+    QUESTION,
+    StatedKnowledge,
+    check_added,
+    check_question,
+    check_share,
+    find_stated,
+    read_paragraph,
+    read_question,
+)
+from factmill.tasks.biokalma.core.rows import BiographyRow, Candidate, CountedPair, EvolvingPair, Round, RoundRow
+from factmill.tasks.biokalma.params import BiokalmaInputs, BiokalmaParams
+from factmill.tasks.biokalma.sources.person_pairs import load_pair_relations, load_properties_asked, load_relation_forms
+from factmill.tasks.core.authoring.citations import Piece, format_knowledge
+from factmill.tasks.core.calls.call import Reply
+from factmill.tasks.core.calls.local_models import call_perplexity, read_weighed
+from factmill.tasks.core.prompts import Ask, fill_in
+from factmill.tasks.core.receipts import Batch, Receipt
+from factmill.tasks.core.replies import UNREADABLE_KINDS, Unreadable
+from factmill.tasks.core.rows import Outcome, Reject, arrow_table
+from factmill.tasks.engine.batches import Answered, Work, batch_key, work_on
+
+PIECES_TRIED = 3
+"""So many pieces, the best ones, are tried in a round before a pair is given up; each is asked for twice at the most."""
+
+
+@dataclass(slots=True)
+class Turn:
+    """One pair in one round."""
+
+    row: EvolvingPair
+    choices: list[list[Piece]]
+    """Each a relation of one person, with the values that are not said yet."""
+    specificity: list[float]
+    replies: dict[int, Reply] = field(default_factory=dict)
+    """Place of a choice → how its sentence was weighed."""
+    tried: list[int] = field(default_factory=list)
+    """Places of the choices that were made, the last one now."""
+    refused: list[str] = field(default_factory=list)
+    """Those of them that the author did not bring in, and why."""
+
+    @property
+    def pieces(self) -> list[Piece]:
+        """The values of one relation to be brought in."""
+        return self.choices[self.tried[-1]]
+
+    @property
+    def name(self) -> str:
+        """Name of the one whom the pieces are about."""
+        return self.row.names[self.pieces[0].qid]
+
+    @property
+    def is_lost(self) -> bool:
+        """True when no choice is left to be tried."""
+        return len(self.refused) >= min(PIECES_TRIED, len(self.choices))
+
+    def candidates(self, params: BiokalmaParams) -> list[Candidate]:
+        """Return all choices with their scores, as far as they are known."""
+        return list_candidates(
+            self._heads(), self.specificity, self._weighed(), self.tried, params.alpha, params.coherence
+        )
+
+    def choose(self, params: BiokalmaParams) -> int | list[int]:
+        """Return the place of the next choice, or the places to be weighed before that is known."""
+        if self.replies and all(reply.status != "ok" for reply in self.replies.values()):
+            # nothing of what was asked can be weighed, so it is seen whether anything can
+            return [at for at in range(len(self.choices)) if at not in self.replies]
+        return find_best(self._heads(), self.specificity, self._weighed(), self.tried, params.alpha, params.coherence)
+
+    def _heads(self) -> list[Piece]:
+        """Return one piece a choice, with all its values."""
+        values = ("; ".join(piece.value for piece in each) for each in self.choices)
+        return [each[0].model_copy(update={"value": value}) for each, value in zip(self.choices, values, strict=True)]
+
+    def _weighed(self) -> Mapping[int, float | None]:
+        return {at: _read_perplexity(reply) for at, reply in self.replies.items()}
+
+
+def open_turns(rows: Iterable[EvolvingPair], number: int, is_last: bool, lost: dict[str, Reject]) -> list[Turn]:
+    """Return the pairs of a round with their pieces; a pair without any is lost."""
+    turns = []
+    for row in rows:
+        if choices := _choose_among(row, is_last=is_last):
+            counts = {count.id: count for count in row.relation_counts}
+            found = [counts[pieces[0].pid] for pieces in choices]
+            turns.append(Turn(row, choices, [weigh_specificity(each.graphs, each.graphs_in_all) for each in found]))
+        else:
+            lost[row.id] = Reject(row.id, "pool_exhausted", f"round {number}: no piece is left to add")
+    return turns
+
+
+def choose_pieces(work: Work, turns: Sequence[Turn], lost: dict[str, Reject]) -> list[Turn]:
+    """Choose a piece for each pair; only perplexities that can change a choice are asked for. Those that fail are lost."""
+    params = work.inputs(BiokalmaInputs).params
+    scorer, forms = work.run.services.perplexity(), load_relation_forms()
+    chosen, waiting = [], list(turns)
+    while waiting:
+        wanted: list[tuple[Turn, int]] = []
+        for turn in waiting:
+            match turn.choose(params):
+                case int(place):
+                    turn.tried.append(place)
+                    chosen.append(turn)
+                case []:
+                    lost[turn.row.id] = _reject(turn.row.id, turn.replies[min(turn.replies)])
+                case places:
+                    wanted += [(turn, place) for place in places]
+        calls = [
+            (turn, place, call_perplexity(scorer.identity, _continue(turn.row, turn.choices[place], forms)))
+            for turn, place in wanted
+        ]
+        records = work.call(scorer, ((turn.row.id, call) for turn, _, call in calls))
+        for turn, place, call in calls:
+            turn.replies[place] = records[call.key].reply()
+            if turn.replies[place].transient:
+                lost[turn.row.id] = _reject(turn.row.id, turn.replies[place])
+        waiting = list({turn.row.id: turn for turn, _ in wanted if turn.row.id not in lost}.values())
+    return chosen
+
+
+def _continue(row: EvolvingPair, pieces: Sequence[Piece], forms: Mapping[str, RelationForm]) -> str:
+    return f"{row.paragraph_now} {verbalise_piece(pieces[0], row.names[pieces[0].qid], forms, pieces[1:])}"
+
+
+def _reject(row_id: str, reply: Reply) -> Reject:
+    return Reject(row_id, "perplexity_failed", reply.error or "no reason given", retryable=reply.transient)
+
+
+def _read_perplexity(reply: Reply) -> float | None:
+    """Return a perplexity; None where there is none, or where the model holds the text impossible."""
+    perplexity = read_weighed(reply.body).perplexity if reply.status == "ok" else math.inf
+    return perplexity if math.isfinite(perplexity) else None
+
+
+def _choose_among(row: EvolvingPair, *, is_last: bool) -> list[list[Piece]]:
+    """Return what is not said yet, by relation; in the last round, of a person of whom the set would hold nothing.
+
+    Both people have to be in the set in the end, and the scores alone do not see to it. A piece that says a used one
+    the other way round counts only where the person who lacks one has no other.
+    """
+    pool, known = [*row.person_pool, *row.other_pool], row.minimum_knowledge
+    lacking = lacks(row.names, list_whole(known, pool, row.names)) if is_last else []
+    choices = [each for each in list_missing(known, pool, row.names) if not lacking or each[0].qid in lacking]
+    inverses = load_pair_relations().inverses
+    new = [each for each in choices if list_new(each, known, inverses) == each]
+    return new or (choices if lacking else [])
+
 
 ANNOTATE, EXTEND = "biokalma/annotate", "biokalma/extend"
 GENERAL, SPECIFIC = "biokalma/general_question", "biokalma/specific_question"
@@ -53,9 +200,9 @@ def _read_annotated(row: CountedPair, texts: Sequence[str]) -> _Annotated | Unre
     if isinstance(text, Unreadable):
         return text
     pool = [*row.person_pool, *row.other_pool]
-    read = parse_citations(text, {piece.property for piece in pool})
+    read = read_citations(text, pool)
     # what a citation leaves behind may have had a space or none: letters alone are compared
-    if "".join(read.text.split()) != "".join(row.text.split()):
+    if "".join("".join(read.sentences).split()) != "".join(fold_answer(row.text).split()):
         return Unreadable("text_changed: without its citations the paragraph is not the one that was given")
     return _Annotated(text, find_stated(read, pool, row.names))
 
@@ -90,25 +237,29 @@ def _begin(row: CountedPair, answer: Answered[_Annotated]) -> Outcome:
 def evolve_paragraph(batch: Batch) -> Receipt:
     """Rounds 2 and on: the best relation, with all its values, becomes the paragraph's next sentence (Appendix A.3, Equation 1)."""
     work = work_on(batch)
-    given = work.rows(EvolvingPair)
-    rows = {row.id: row for row in given}
+    rows = {row.id: row for row in work.rows(EvolvingPair)}
     lost: dict[str, Reject] = {}
     last = work.inputs(BiokalmaInputs).params.rounds
     for number in range(2, last + 1):
         turns = open_turns([row for row in rows.values() if row.id not in lost], number, number == last, lost)
         while turns:
             turns = _try_pieces(work, choose_pieces(work, turns, lost), number, rows, lost)
-    outcomes = [lost.get(row.id) or _judge(rows[row.id]) for row in given]
-    work.extras = arrow_table(RoundRow, _list_rounds(rows.values()))
+    outcomes: list[Outcome] = []
+    for row in rows.values():
+        # a pair has one whole relation of each person, which the last round sees to
+        whole = list_whole(row.minimum_knowledge, [*row.person_pool, *row.other_pool], row.names)
+        if row.id in lost:
+            outcomes.append(lost[row.id])
+        elif lacking := lacks(row.names, whole):
+            outcomes.append(Reject(row.id, "person_missing", f"no piece of knowledge is about {lacking[0]}"))
+        else:
+            outcomes.append(row.replace(minimum_knowledge=whole))
+    rounds = ((row.id, each) for row in rows.values() for each in row.rounds)
+    work.extras = arrow_table(
+        RoundRow,
+        (RoundRow(id=f"{row_id}_{each.number}", row_id=row_id, **each.model_dump()) for row_id, each in rounds),
+    )
     return work.finish(outcomes, EvolvingPair)
-
-
-def _judge(row: EvolvingPair) -> Outcome:
-    """Return a pair with the whole relations of its set; a pair that has one of each person, which the last round sees to."""
-    whole = list_whole(row.minimum_knowledge, [*row.person_pool, *row.other_pool], row.names)
-    if lacking := lacks(row.names, whole):
-        return Reject(row.id, "person_missing", f"no piece of knowledge is about {lacking[0]}")
-    return row.replace(minimum_knowledge=whole)
 
 
 def _try_pieces(
@@ -136,7 +287,21 @@ def _try_pieces(
             else:
                 left.append(turn)
         else:
-            rows[row.id] = _add(turn, number, answer.read, answer.key, turn.candidates(params))
+            added = Round(
+                number=number,
+                chosen=turn.pieces,
+                sentence=answer.read,
+                candidates=turn.candidates(params),
+                refused=turn.refused,
+                removed_citations=0,
+                unstated_citations=0,
+                call=answer.key,
+            )
+            rows[row.id] = row.replace(
+                rounds=[*row.rounds, added],
+                minimum_knowledge=[*row.minimum_knowledge, *turn.pieces],
+                paragraph_now=f"{row.paragraph_now} {answer.read}",
+            )
     return left
 
 
@@ -146,33 +311,6 @@ def _read_extended(turn: Turn, texts: Sequence[str]) -> str | Unreadable:
         return text
     row = turn.row
     return check_added(row.paragraph_now, text, turn.pieces, row.minimum_knowledge, row.names)
-
-
-def _add(turn: Turn, number: int, sentence: str, call: str, candidates: list[Candidate]) -> EvolvingPair:
-    row = turn.row
-    added = Round(
-        number=number,
-        chosen=turn.pieces,
-        sentence=sentence,
-        candidates=candidates,
-        refused=turn.refused,
-        removed_citations=0,
-        unstated_citations=0,
-        call=call,
-    )
-    return row.replace(
-        rounds=[*row.rounds, added],
-        minimum_knowledge=[*row.minimum_knowledge, *turn.pieces],
-        paragraph_now=f"{row.paragraph_now} {sentence}",
-    )
-
-
-def _list_rounds(rows: Iterable[EvolvingPair]) -> list[RoundRow]:
-    return [
-        RoundRow(id=f"{row.id}_{each.number}", row_id=row.id, **each.model_dump())
-        for row in rows
-        for each in row.rounds
-    ]
 
 
 @task(cache_key_fn=batch_key, persist_result=True)

@@ -6,19 +6,18 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
-from tasks.assets import ROOT
-from tasks.biokalma.core.evolution import Scale
-from tasks.biokalma.sources.lists import load_pair_relations
-from tasks.biokalma.sources.person_pairs import COLUMNS, find_pair_files
-from tasks.core.calls.knowledge import HUMAN
-from tasks.core.rows import MOST
-from tasks.engine.benchmark import Inputs, Locked, find_absolute, is_from_wikidata, share_limit
-from tasks.engine.naming.identities import perplexity_identity, wikidata_identity
-from tasks.errors import UsageError
-from tasks.options import Option, Params, RunOptions
-from tasks.settings import home, load_world
-from tasks.storage.source_files import describe_unused, lock_source
-from tasks.text.ids import is_qid
+from factmill.tasks.assets import ROOT
+from factmill.tasks.biokalma.core.evolution import Scale
+from factmill.tasks.biokalma.sources.person_pairs import COLUMNS, find_pair_files, load_pair_relations
+from factmill.tasks.core.calls.knowledge import HUMAN
+from factmill.tasks.core.rows import MOST
+from factmill.tasks.engine.benchmark import Inputs, Locked, find_absolute, is_from_wikidata, share_limit
+from factmill.tasks.engine.naming.identities import perplexity_identity, wikidata_identity
+from factmill.tasks.errors import UsageError
+from factmill.tasks.options import Option, Params, RunOptions
+from factmill.tasks.settings import home, load_world
+from factmill.tasks.storage.source_files import describe_unused, lock_source
+from factmill.tasks.text.ids import is_qid
 
 _EMBEDDED = ROOT / "data" / "world" / "sources" / "biokalma"
 _OWN_LICENCE, _NO_LICENCE = "Apache-2.0", "none stated"

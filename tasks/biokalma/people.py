@@ -1,36 +1,64 @@
-"""The first steps of BioKaLMA: pairs of people, and the items that their names mean (paper, Appendix A.1, A.2)."""
+"""The first steps of BioKaLMA: pairs of people, the items that their names mean, what is known of them, and the paragraph to begin with (paper, Appendix A.1 to A.3)."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import Literal
 
-from prefect import task
+from prefect import Task, task
 
-from tasks.biokalma.core.pair_relations import fold_name
-from tasks.biokalma.core.rows import CandidateRow, PersonPair, ResolvedPair
-from tasks.biokalma.params import BiokalmaInputs
-from tasks.biokalma.sources.lists import load_pair_relations
-from tasks.biokalma.sources.person_pairs import is_complete_name, read_pairs
-from tasks.core.calls.knowledge import HUMAN, Candidate, Qid, call_describe_item, call_find_items, read_candidates
-from tasks.core.fingerprints import canonical_json
-from tasks.core.receipts import Batch, Receipt
-from tasks.core.rows import Merged, Outcome, Reject, arrow_table
-from tasks.engine.batches import Work, ask_before_work, batch_key, work_on
-from tasks.engine.runs import Run
-from tasks.errors import UsageError
-from tasks.lookups.classes import find_instances, look_up_claims
-from tasks.lookups.facts import list_facts
-from tasks.lookups.labels import look_up_labels
-from tasks.text.ids import id_number
+from factmill.tasks.assets import load_properties, load_removed
+from factmill.tasks.biokalma.core.evolution import count_relations
+from factmill.tasks.biokalma.core.knowledge_sentences import verbalise_piece
+from factmill.tasks.biokalma.core.pair_relations import find_opening, finish_paragraph, fold_name
+from factmill.tasks.biokalma.core.rows import (
+    CandidateRow,
+    CountedPair,
+    DescribedPair,
+    PersonPair,
+    PooledPair,
+    RelationCount,
+    ResolvedPair,
+)
+from factmill.tasks.biokalma.params import BiokalmaInputs
+from factmill.tasks.biokalma.sources.person_pairs import (
+    is_complete_name,
+    load_pair_relations,
+    load_relation_forms,
+    read_pairs,
+)
+from factmill.tasks.core.authoring.citations import Piece
+from factmill.tasks.core.calls.item_facts import Fact
+from factmill.tasks.core.calls.knowledge import HUMAN, Candidate, Qid, call_describe_item
+from factmill.tasks.core.calls.wikipedia import (
+    PageText,
+    call_page_revision_at,
+    call_page_text,
+    read_page_text,
+    read_revision,
+)
+from factmill.tasks.core.receipts import Batch, Receipt
+from factmill.tasks.core.rows import Merged, Outcome, Reject, arrow_table
+from factmill.tasks.engine.batches import Work, ask_before_work, batch_key, work_on
+from factmill.tasks.engine.runs import Run
+from factmill.tasks.errors import UsageError
+from factmill.tasks.lookups.classes import find_instances, look_up_claims
+from factmill.tasks.lookups.facts import TakenFact, look_up_item_facts, take_facts
+from factmill.tasks.lookups.labels import look_up_bearers, look_up_items, look_up_labels
+from factmill.tasks.text.article import read_article
+from factmill.tasks.text.ids import id_number
+from factmill.tasks.text.values.literals import format_date
 
 Bearers = dict[str, list[Candidate]]
 """Name → items that bear it."""
 _NAMED_IN_REASON = 6
 
 
-def check_class(run: Run, qid: str) -> None:
-    """Raise UsageError for a class of which the Wikidata says nothing, before any pair is drawn."""
-    wikidata = run.services.wikidata
+def check_class(run: Run, inputs: BiokalmaInputs) -> None:
+    """Raise UsageError for a class of which the Wikidata says nothing, before any pair is drawn from it."""
+    qid, wikidata = inputs.params.class_qid, run.services.wikidata
+    if not inputs.from_wikidata or qid == HUMAN:
+        return
     asked = [call_describe_item(wikidata.identity, qid)]
     if ask_before_work(run, wikidata, asked, lambda body: any(body.values())):
         raise UsageError(f"--class {qid}: {wikidata.identity} knows no such item")
@@ -56,53 +84,42 @@ def read_person_pairs(batch: Batch) -> Receipt:
 def draw_person_pairs(batch: Batch) -> Receipt:
     """Take the pairs of a class that a relation joins from the world's Wikidata (our default beside files)."""
     work = work_on(batch)
-    facts = list(dict.fromkeys(list_facts(work, batch.unit, work.inputs(BiokalmaInputs).limits[batch.unit])))
-    ids = {(subject, value): f"{batch.unit}-{subject}-{value}" for subject, value in facts}
-    asked = [(ids[fact], qid) for fact in facts for qid in fact]
-    labels, unlabelled = look_up_labels(work, asked, "en")
-    is_instance, failed = find_instances(work, asked, work.inputs(BiokalmaInputs).params.class_qid)
-    failed |= unlabelled
-    outcomes: list[Outcome] = []
-    for number, fact in enumerate(facts, start=1):
-        row_id = ids[fact]
-        work.take(row_id, canonical_json({"person": fact[0], "relation": batch.unit, "other": fact[1]}))
-        outcomes.append(_draw_pair(work, batch.unit, row_id, number, fact, labels, is_instance, failed.get(row_id)))
-    return work.finish(outcomes, PersonPair)
+    inputs = work.inputs(BiokalmaInputs)
+    facts = take_facts(work, batch.unit, inputs.limits[batch.unit], name=partial(look_up_labels, language="en"))
+    asked = [(fact.id, qid) for fact in facts for qid in (fact.subject, fact.value)]
+    is_instance, failed = find_instances(work, asked, inputs.params.class_qid)
+    return work.finish((failed.get(fact.id) or _draw_pair(work, fact, is_instance) for fact in facts), PersonPair)
 
 
-def _draw_pair(
-    work: Work,
-    pid: str,
-    row_id: str,
-    number: int,
-    fact: tuple[str, str],
-    labels: dict[str, str],
-    is_instance: dict[str, bool],
-    failed: Reject | None,
-) -> Outcome:
-    if failed:
-        return failed
+def _draw_pair(work: Work, fact: TakenFact, is_instance: Mapping[str, bool]) -> Outcome:
     class_qid = work.inputs(BiokalmaInputs).params.class_qid
-    if others := [qid for qid in fact if not is_instance[qid]]:
-        return Reject(row_id, "not_of_class", f"{', '.join(others)}: not of {class_qid}")
-    if missing := [qid for qid in fact if qid not in labels]:
-        return Reject(row_id, "item_without_label", f"{missing[0]} has no English label")
-    if fact[0] == fact[1]:
-        return Reject(row_id, "self_relation", f"{fact[0]} is joined to itself")
-    person, other = (labels[qid] for qid in fact)
+    pair = (fact.subject, fact.value)
+    if others := [qid for qid in pair if not is_instance[qid]]:
+        return Reject(fact.id, "not_of_class", f"{', '.join(others)}: not of {class_qid}")
+    if fact.trouble:
+        return fact.trouble
+    if fact.subject == fact.value:
+        return Reject(fact.id, "self_relation", f"{fact.subject} is joined to itself")
+    person, other = fact.subject_name, fact.value_name
+    assert person and other
     if class_qid == HUMAN and (short := [name for name in (person, other) if not is_complete_name(name)]):
-        return Reject(row_id, "incomplete_name", f"{short[0]}: a first and a family name are wanted")
+        return Reject(fact.id, "incomplete_name", f"{short[0]}: a first and a family name are wanted")
     return PersonPair(
-        id=row_id,
+        id=fact.id,
         person=person,
-        relation=pid,
-        relation_label=load_pair_relations().label(pid),
+        relation=fact.relation,
+        relation_label=load_pair_relations().label(fact.relation),
         other=other,
         paragraph=None,
-        given=list(fact),
+        given=list(pair),
         source_name=work.run.services.wikidata.identity,
-        source_row=number,
+        source_row=fact.number,
     )
+
+
+def choose_reading(inputs: BiokalmaInputs) -> Task[[Batch], Receipt]:
+    """Return the step that reads pairs from the build's source."""
+    return draw_person_pairs if inputs.from_wikidata else read_person_pairs
 
 
 @task(cache_key_fn=batch_key, persist_result=True)
@@ -110,8 +127,8 @@ def resolve_people(batch: Batch) -> Receipt:
     """Find the two items that bear the names and are joined by the relation (Appendix A.2); all candidates are kept."""
     work = work_on(batch)
     rows = work.rows(PersonPair)
-    bearers, failed = _find_bearers(work, rows)
-    asked = [(row.id, item.qid) for row in rows for name in _names(row) for item in bearers.get(name, [])]
+    bearers, failed = look_up_bearers(work, ((row.id, name) for row in rows for name in (row.person, row.other)))
+    asked = [(row.id, item.qid) for row in rows for name in (row.person, row.other) for item in bearers.get(name, [])]
     is_instance, failed_class = find_instances(work, asked, work.inputs(BiokalmaInputs).params.class_qid)
     values, failed_claims = _look_up_values(work, rows, bearers)
     failed |= failed_class | failed_claims
@@ -119,16 +136,6 @@ def resolve_people(batch: Batch) -> Receipt:
     outcomes = [failed.get(row.id) or _resolve(row, bearers, is_instance, values, candidates) for row in rows]
     work.extras = arrow_table(CandidateRow, candidates)
     return work.finish(outcomes, ResolvedPair)
-
-
-def _names(row: PersonPair) -> tuple[str, str]:
-    return row.person, row.other
-
-
-def _find_bearers(work: Work, rows: Sequence[PersonPair]) -> tuple[Bearers, dict[str, Reject]]:
-    service = work.run.services.wikidata
-    calls = ((row.id, name, call_find_items(service.identity, name)) for row in rows for name in _names(row))
-    return work.look_up(service, calls, read_candidates)
 
 
 def _look_up_values(
@@ -211,22 +218,187 @@ def unite_pairs(batch: Batch) -> Receipt:
     Of several the one with a paragraph stays, then the one that came first. Of a person's pairs the first few stay.
     """
     work = work_on(batch)
-    return work.finish(_unite(work.rows(ResolvedPair), work.inputs(BiokalmaInputs).params.per_person), ResolvedPair)
-
-
-def _unite(rows: Sequence[ResolvedPair], per_person: int) -> Iterable[Outcome]:
-    groups: dict[tuple[int, int], list[ResolvedPair]] = defaultdict(list)
-    for row in rows:
-        first, second = sorted((id_number(row.person_qid), id_number(row.other_qid)))
-        groups[first, second].append(row)
+    per_person = work.inputs(BiokalmaInputs).params.per_person
+    groups: dict[tuple[int, ...], list[ResolvedPair]] = defaultdict(list)
+    for row in work.rows(ResolvedPair):
+        groups[tuple(sorted(map(id_number, row.names)))].append(row)
     pairs: Counter[str] = Counter()
+    outcomes: list[Outcome] = []
     for group in groups.values():
         kept = min(group, key=lambda row: row.paragraph is None)
-        people = (kept.person_qid, kept.other_qid)
-        if full := [qid for qid in people if pairs[qid] == per_person]:
+        if full := [qid for qid in kept.names if pairs[qid] == per_person]:
             told = f"{per_person} pairs before it are about {full[0]}; --per-person allows more"
-            yield Reject(kept.id, "person_has_enough_rows", told)
+            outcomes.append(Reject(kept.id, "person_has_enough_rows", told))
         else:
-            pairs.update(people)
-            yield kept
-        yield from (Merged(row.id, kept.id) for row in group if row is not kept)
+            pairs.update(kept.names.keys())
+            outcomes.append(kept)
+        outcomes += (Merged(row.id, kept.id) for row in group if row is not kept)
+    return work.finish(outcomes, ResolvedPair)
+
+
+DATES = frozenset({"P569", "P570", "P571", "P576"})
+"""Birth and death; beginning and end of what is no person. Other dates and numbers are no knowledge of a pool."""
+BORN = "P569"
+COUNTED = {"countries": ("P27",), "cities": ("P19", "P20"), "occupations": ("P106",)}
+"""Column → properties whose values the report counts (§2.3)."""
+WIKIPEDIA_LICENCE, WIKIDATA_LICENCE = "CC-BY-SA-4.0", "CC0-1.0"
+
+
+@task(cache_key_fn=batch_key, persist_result=True)
+def pool_knowledge(batch: Batch) -> Receipt:
+    """Read the graph of one hop around both people, without what says nothing of a life (Appendix A.2)."""
+    work = work_on(batch)
+    rows = work.rows(ResolvedPair)
+    facts, failed = look_up_item_facts(work, ((row.id, qid) for row in rows for qid in row.names))
+    left_out = load_left_out(work.inputs(BiokalmaInputs).params.class_qid)
+    return work.finish((failed.get(row.id) or _pool(row, facts, left_out) for row in rows), PooledPair)
+
+
+def load_left_out(class_qid: str) -> set[str]:
+    """Return the PIDs of properties that no pool of a class holds."""
+    lists = ("pool_left_out", "organisation_properties") if class_qid == HUMAN else ("pool_left_out",)
+    return {f"P{number}" for name in lists for number in load_properties(name)}
+
+
+def _pool(row: ResolvedPair, facts: Mapping[str, Sequence[Fact]], left_out: set[str]) -> Outcome:
+    of_person, of_other = facts[row.person_qid], facts[row.other_qid]
+    person_pool = make_pool(row.person_qid, of_person, left_out)
+    other_pool = make_pool(row.other_qid, of_other, left_out)
+    for qid, pool in ((row.person_qid, person_pool), (row.other_qid, other_pool)):
+        if not pool:
+            return Reject(row.id, "empty_pool", f"nothing is known of {qid} but what no pool holds")
+    names = _distinguish_people(row, of_person, of_other)
+    if isinstance(names, Reject):
+        return names
+    known = [*of_person, *of_other]
+    return row.replace(person=names[0], other=names[1]).extend(
+        PooledPair,
+        person_pool=person_pool,
+        other_pool=other_pool,
+        birth_years=[_year(fact.value) for fact in known if fact.pid == BORN and fact.qid is None and fact.value],
+        **{
+            kind: sorted({fact.qid for fact in known if fact.pid in pids and fact.qid}, key=id_number)
+            for kind, pids in COUNTED.items()
+        },
+    )
+
+
+def _distinguish_people(
+    row: ResolvedPair, of_person: Sequence[Fact], of_other: Sequence[Fact]
+) -> tuple[str, str] | Reject:
+    """Return the two names; two who have one name are called the elder and the younger, by their dates of birth."""
+    if fold_name(row.person) != fold_name(row.other):
+        return row.person, row.other
+    born = [
+        min(
+            ((_year(fact.value), fact.value) for fact in facts if fact.pid == BORN and not fact.qid and fact.value),
+            default=None,
+        )
+        for facts in (of_person, of_other)
+    ]
+    if born[0] is None or born[1] is None or born[0] == born[1]:
+        told = (
+            f"{row.person_qid} and {row.other_qid} are both called {row.person}, and no dates of birth tell the elder"
+        )
+        return Reject(row.id, "same_name", told)
+    ages = ("the elder", "the younger") if born[0] < born[1] else ("the younger", "the elder")
+    return f"{row.person} ({ages[0]})", f"{row.other} ({ages[1]})"
+
+
+def make_pool(qid: str, facts: Iterable[Fact], left_out: set[str]) -> list[Piece]:
+    """Return the pieces of knowledge about an item: claims with labels, and dates; each once."""
+    pieces: dict[tuple[str, str | None, str], Piece] = {}
+    for fact in facts:
+        if fact.pid in left_out or not fact.property or not fact.value or (fact.qid is None and fact.pid not in DATES):
+            continue
+        value = fact.value if fact.qid else format_date(fact.value, fact.precision)
+        pieces.setdefault(
+            (fact.pid, fact.qid, value),
+            Piece(
+                qid=qid,
+                pid=fact.pid,
+                property=fact.property,
+                value_qid=fact.qid,
+                value=value,
+                precision=fact.precision,
+                statement=fact.statement,
+            ),
+        )
+    return list(pieces.values())
+
+
+def _year(date: str) -> int:
+    """Return the year of a date as RDF has it; astronomical years count from 0, which is 1 BC."""
+    sign = -1 if date.startswith("-") else 1
+    year = sign * int(date.lstrip("+-").split("-")[0])
+    return year if year > 0 else year - 1
+
+
+@task(cache_key_fn=batch_key, persist_result=True)
+def describe_pairs(batch: Batch) -> Receipt:
+    """Find the paragraph that evolution begins with: the source's, else from an article, else the relation in words."""
+    work = work_on(batch)
+    rows = work.rows(PooledPair)
+    articles, failed = _read_articles(work, [row for row in rows if row.paragraph is None])
+    return work.finish((failed.get(row.id) or _describe(work, row, articles) for row in rows), DescribedPair)
+
+
+def _describe(work: Work, row: PooledPair, articles: Mapping[str, PageText]) -> Outcome:
+    if row.paragraph is not None:
+        licence = work.inputs(BiokalmaInputs).licence
+        given = finish_paragraph(row.paragraph)
+        return row.extend(DescribedPair, text=given, text_source="file", text_pages=[], licence=licence)
+    for qid, about in ((row.person_qid, row.other), (row.other_qid, row.person)):
+        page = articles.get(qid)
+        text = find_opening(read_article(page.text, load_removed()), row.names[qid], about) if page else None
+        if page and text:
+            pages = [f"{page.title}, revision {page.revid}"]
+            opening = finish_paragraph(text)
+            return row.extend(
+                DescribedPair, text=opening, text_source="article", text_pages=pages, licence=WIKIPEDIA_LICENCE
+            )
+    relation = next(
+        (piece for piece in row.person_pool if (piece.pid, piece.value_qid) == (row.relation, row.other_qid)), None
+    )
+    if relation is None:
+        return Reject(row.id, "no_paragraph", f"no article names both, and {row.relation} is no knowledge of a pool")
+    sentence = verbalise_piece(relation, row.person, load_relation_forms())
+    return row.extend(DescribedPair, text=sentence, text_source="fact", text_pages=[], licence=WIKIDATA_LICENCE)
+
+
+def _read_articles(work: Work, rows: Sequence[PooledPair]) -> tuple[dict[str, PageText], dict[str, Reject]]:
+    """Return QID → text of its English article as of the epoch; items without an article are left out."""
+    wikipedia = work.run.services.wikipedia
+    asked = [(row.id, qid) for row in rows for qid in row.names]
+    items, failed = look_up_items(work, asked)
+    titles = {qid: item.title for qid, item in items.items() if item.title}
+    at = work.inputs(BiokalmaInputs).epoch
+    dated = (
+        (row_id, qid, call_page_revision_at(wikipedia.identity, titles[qid], at))
+        for row_id, qid in asked
+        if qid in titles
+    )
+    revisions, failed_now = work.look_up(wikipedia, dated, read_revision, "wikipedia_failed")
+    revids = {qid: revision.revid for qid, revision in revisions.items() if revision.revid is not None}
+    texts = ((row_id, qid, call_page_text(wikipedia.identity, revids[qid])) for row_id, qid in asked if qid in revids)
+    articles, failed_last = work.look_up(wikipedia, texts, read_page_text, "wikipedia_failed")
+    return articles, failed | failed_now | failed_last
+
+
+@task(cache_key_fn=batch_key, persist_result=True)
+def count_relations_of_all(batch: Batch) -> Receipt:
+    """Count in how many people's graphs each relation occurs, over all pairs of the build (Equation 1)."""
+    work = work_on(batch)
+    rows = work.rows(DescribedPair)
+    counts = count_relations([pool for row in rows for pool in (row.person_pool, row.other_pool)])
+    labels = {piece.pid: piece.property for row in rows for piece in (*row.person_pool, *row.other_pool)}
+    told = {
+        pid: RelationCount(id=pid, property=labels[pid], graphs=graphs, graphs_in_all=2 * len(rows))
+        for pid, graphs in sorted(Counter(counts).items(), key=lambda pair: id_number(pair[0]))
+    }
+    work.extras = arrow_table(RelationCount, told.values())
+    counted = []
+    for row in rows:
+        pids = dict.fromkeys(piece.pid for piece in (*row.person_pool, *row.other_pool))
+        counted.append(row.extend(CountedPair, relation_counts=[told[pid] for pid in pids]))
+    return work.finish(counted, CountedPair)

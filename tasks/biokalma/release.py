@@ -1,11 +1,74 @@
-"""How BioKaLMA is released: the questions with their minimum knowledge, and beside them how they were evolved."""
+"""How BioKaLMA is published and released (questions with their minimum knowledge, and how they evolved), and what reports and a build's page show of it (§2.3)."""
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
-from tasks.biokalma.sources.lists import load_pair_relations
-from tasks.core.publishing.card_forms import Beside, CardForms
-from tasks.core.publishing.release_forms import Belonging, ConfigForms, Page, Paper, ReleaseForms
+from factmill.tasks.biokalma.core.evolution import tell_what_decided
+from factmill.tasks.biokalma.core.rows import BiographyRow, CandidateRow, EvolvingPair, RelationCount, RoundRow
+from factmill.tasks.biokalma.sources.person_pairs import load_pair_relations
+from factmill.tasks.core.measures.bins import count_values, divide
+from factmill.tasks.core.measures.figures import Figure
+from factmill.tasks.core.publishing.distributions import Published, count_numbers, draw_counts, sort_counts
+from factmill.tasks.core.publishing.release_forms import (
+    Belonging,
+    Beside,
+    CardForms,
+    ConfigForms,
+    Page,
+    Paper,
+    ReleaseForms,
+)
+from factmill.tasks.core.rows import arrow_schema, rows_from_arrow
+from factmill.tasks.options import BuildReport
+
+if TYPE_CHECKING:
+    from factmill.tasks.engine.batches import Dataset
+    from factmill.tasks.engine.building import Build
+
+
+def publish_biokalma(
+    build: "Build", resolved: "Dataset", counted: "Dataset", evolved: "Dataset", asked: "Dataset"
+) -> BuildReport:
+    """Publish the questions, their rounds with all candidates, the items that bore the names, and the counts of relations."""
+    published = rows_from_arrow(BiographyRow, asked.table(BiographyRow))
+    ids = {row.id for row in published}
+    pairs = [row for row in rows_from_arrow(EvolvingPair, evolved.table(EvolvingPair)) if row.id in ids]
+    tables = {
+        "biokalma": asked.table(BiographyRow),
+        "biokalma_rounds": evolved.extras(arrow_schema(RoundRow)),
+        "biokalma_candidates": resolved.extras(arrow_schema(CandidateRow)),
+        "biokalma_relations": counted.extras(arrow_schema(RelationCount)),
+    }
+    return build.publish(tables, _count_facts(published, pairs, counted.rows))
+
+
+def _count_facts(published: Sequence[BiographyRow], pairs: list[EvolvingPair], counted: int) -> dict[str, Any]:
+    pieces = [len(row.minimum_knowledge) for row in published]
+    evolved = [each for pair in pairs for each in pair.rounds[1:]]
+    decided = count_values(map(tell_what_decided, evolved))
+    weighed = [candidate.is_weighed for each in evolved for candidate in each.candidates]
+    years = sorted(year for pair in pairs for year in pair.birth_years)
+    return {
+        "pieces_per_question": {"mean": divide(sum(pieces), len(pieces), digits=2), "n": len(pieces)},
+        "pieces": count_values(pieces),
+        "people": len({qid for pair in pairs for qid in (pair.person_qid, pair.other_qid)}),
+        "countries": len({qid for pair in pairs for qid in pair.countries}),
+        "cities": len({qid for pair in pairs for qid in pair.cities}),
+        "occupations": len({qid for pair in pairs for qid in pair.occupations}),
+        "born": [years[0], years[-1]] if years else [],
+        "relations": count_values(pair.relation_label for pair in pairs),
+        "text_sources": count_values(pair.text_source for pair in pairs),
+        "names_of_several": sum(pair.person_candidates > 1 or pair.other_candidates > 1 for pair in pairs),
+        "removed_citations": sum(pair.rounds[0].removed_citations for pair in pairs),
+        "unstated_citations": sum(pair.rounds[0].unstated_citations for pair in pairs),
+        "left_out_pieces": sum(len(each.chosen) for pair in pairs for each in pair.rounds) - sum(pieces),
+        "asked_share": divide(sum(row.asked_share or 0 for row in published), len(published), digits=3),
+        "rounds_decided_by": decided,
+        "perplexities": {"weighed": sum(weighed), "spared": len(weighed) - sum(weighed)},
+        "refused_pieces": sum(len(each.refused) for pair in pairs for each in pair.rounds),
+        "pairs_counted": counted,
+    }
+
 
 _BELONGS = Belonging(column="row_id")
 
@@ -88,3 +151,42 @@ BIOKALMA_RELEASE = ReleaseForms(
         ),
     ),
 )
+
+
+_TABLE = "biokalma"
+
+
+def list_distributions(build: Published) -> Iterator[Figure]:
+    """Yield what rows have how many of."""
+    knowledge = build.column(_TABLE, "minimum_knowledge")
+    yield draw_counts(
+        "pieces",
+        "Pieces of knowledge that answer a question",
+        "questions",
+        count_numbers(map(len, knowledge)),
+        "pieces",
+    )
+    pairs = sort_counts(build.column(_TABLE, "relation_label"))
+    yield draw_counts("pairs", "Pairs by their relation", "questions", pairs, "relation")
+    yield draw_counts(
+        "properties",
+        "What the pieces tell",
+        "pieces",
+        sort_counts(piece["property"] for pieces in knowledge for piece in pieces),
+        "property",
+    )
+    yield draw_counts(
+        "text_sources",
+        "Where the first paragraph is from",
+        "questions",
+        sort_counts(build.column(_TABLE, "text_source")),
+        "text",
+    )
+    decided = build.facts.get("rounds_decided_by", {})
+    yield draw_counts(
+        "decided",
+        "What chose the pieces of the later rounds",
+        "rounds",
+        dict(sorted(decided.items(), key=lambda each: (-each[1], each[0]))),
+        "measure",
+    )

@@ -1,25 +1,203 @@
-"""Anthropic's own API (`kind = "anthropic"`): the official SDK builds, signs and sends the requests.
+"""Anthropic's own API (`kind = "anthropic"`): its SDK sends requests, which are translated from the chat protocol of OpenAI and back.
 
-Chat writes and reads bodies of the chat protocol of OpenAI; this server translates them (anthropic_messages.py). All else,
+Chat writes and reads bodies of the chat protocol of OpenAI; this server translates them. All else,
 such as limits, redirects, prices and the bound of a run, is OpenAiServer's. Errors come as the API sent them.
 
 The SDK is the extra `anthropic`, so it is imported when the first such model is asked. Requests go through its generic
 `post`, as OpenAiServer's do; `messages.create` would also refuse replies of more than some 21,000 tokens without a stream,
 because they may take over ten minutes: `limits.timeout_s` is what holds here.
+
+Names and shapes are those of the SDK's types (anthropic 2.12, API version 2026-10-21). What differs:
+
+| chat protocol | Messages API |
+|---|---|
+| `system` messages | one `system` text |
+| `max_tokens` or `max_completion_tokens`, may be missing | `max_tokens`, required |
+| `temperature` 0 to 2 | not among the SDK's parameters; sent as 0 to 1, and not while the model thinks |
+| `reasoning_effort` | `output_config.effort` |
+| `response_format` | `output_config.format` |
+| `tools`, `tool_calls`, messages of role `tool` | `tools`, blocks `tool_use` and `tool_result` |
+| `n`, `seed` | none |
+
+All other keys, such as `thinking` out of a model's `extra_body`, are sent as they stand. `finish_reason` and `usage` of a
+reply keep Anthropic's values and names; thinking is left out of the text.
 """
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
 import httpx2
 
-from tasks.clients.anthropic_messages import read_text, write_request
-from tasks.clients.openai_server import FILE_DEADLINE_S, FILE_TIMEOUT_S, UNTOLD_TOKENS, Answer, OpenAiServer
-from tasks.core.service_settings import Model
-from tasks.errors import SettingsError
+from factmill.tasks.clients.openai_server import FILE_DEADLINE_S, FILE_TIMEOUT_S, UNTOLD_TOKENS, Answer, OpenAiServer
+from factmill.tasks.core.service_settings import Model
+from factmill.tasks.errors import SettingsError
+
+_TRANSLATED = frozenset(
+    {"messages", "n", "seed", "stream", "max_tokens", "max_completion_tokens", "temperature", "reasoning_effort"}
+    | {"response_format", "tools", "output_config"}
+)
+_STATUSES = {
+    "invalid_request_error": 400,
+    "authentication_error": 401,
+    "billing_error": 402,
+    "permission_error": 403,
+    "not_found_error": 404,
+    "conflict_error": 409,
+    "request_too_large": 413,
+    "rate_limit_error": 429,
+    "api_error": 500,
+    "timeout_error": 504,
+    "overloaded_error": 529,
+}
+"""Error type → HTTP status. Results of a batch name the type alone."""
+_UNFINISHED = {
+    "canceled": {"code": "batch_cancelled", "message": "the batch was canceled before this request was answered"},
+    "expired": {"code": "batch_expired", "message": "the batch expired before this request was answered"},
+}
+
+Body = Mapping[str, Any]
+
+
+def write_request(
+    body: Body, default_max_tokens: int, adapt_schema: Callable[[dict[str, Any]], dict[str, Any]]
+) -> dict[str, Any]:
+    """Return the body of `POST /v1/messages` for one of the chat protocol.
+
+    `default_max_tokens`: for a body without a limit. `adapt_schema`: returns a JSON schema in the subset that the API takes.
+    """
+    request: dict[str, Any] = {name: value for name, value in body.items() if name not in _TRANSLATED}
+    limits = (body.get(name) for name in ("max_tokens", "max_completion_tokens"))
+    request["max_tokens"] = next((limit for limit in limits if limit), default_max_tokens)
+    request["messages"] = _write_turns(body["messages"])
+    if system := [message["content"] for message in body["messages"] if message["role"] == "system"]:
+        request["system"] = "\n\n".join(system)
+    if "temperature" in body and (body.get("thinking") or {}).get("type") not in ("enabled", "adaptive"):
+        request["temperature"] = min(1.0, max(0.0, body["temperature"]))
+    config: dict[str, Any] = {}
+    if effort := body.get("reasoning_effort"):
+        config["effort"] = effort
+    if schema := _find_schema(body.get("response_format") or {}):
+        config["format"] = {"type": "json_schema", "schema": adapt_schema(schema)}
+    if config := config | body.get("output_config", {}):
+        request["output_config"] = config
+    if tools := body.get("tools"):
+        request["tools"] = [_write_tool(tool["function"]) for tool in tools]
+    return request
+
+
+def _find_schema(response_format: Body) -> dict[str, Any] | None:
+    found = response_format.get("schema") or response_format.get("json_schema", {}).get("schema")
+    return dict(found) if found else None
+
+
+def _write_tool(function: Body) -> dict[str, Any]:
+    tool = {"name": function["name"], "input_schema": function.get("parameters") or {"type": "object"}}
+    return tool | {name: function[name] for name in ("description", "strict") if function.get(name) is not None}
+
+
+def _write_turns(messages: Sequence[Body]) -> list[dict[str, Any]]:
+    """Return the messages without system messages; neighbours of one role are one turn of several blocks."""
+    turns: list[dict[str, Any]] = []
+    for message in messages:
+        if message["role"] == "system":
+            continue
+        role = "assistant" if message["role"] == "assistant" else "user"
+        if not turns or turns[-1]["role"] != role:
+            turns.append({"role": role, "content": []})
+        turns[-1]["content"] += _write_blocks(message)
+    return turns
+
+
+def _write_blocks(message: Body) -> list[dict[str, Any]]:
+    """Return the content of a message as blocks; empty text has none, since the API refuses it."""
+    text = message.get("content") or ""
+    if message["role"] == "tool":
+        return [{"type": "tool_result", "tool_use_id": message["tool_call_id"], "content": text}]
+    blocks: list[dict[str, Any]] = [{"type": "text", "text": text}] if text else []
+    for call in message.get("tool_calls") or ():
+        named = call["function"]
+        blocks.append(
+            {"type": "tool_use", "id": call["id"], "name": named["name"], "input": _read_input(named["arguments"])}
+        )
+    return blocks
+
+
+def _read_input(arguments: str) -> dict[str, Any]:
+    """Return arguments as the object that `tool_use` must hold; the tool's result says what was wrong with others."""
+    try:
+        found = json.loads(arguments or "{}")
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def read_message(message: Any) -> Any:
+    """Return a reply of the Messages API as one of the chat protocol; anything else is returned as it stands."""
+    if not isinstance(message, Mapping) or not isinstance(message.get("content"), list):
+        return message
+    blocks = [block for block in message["content"] if isinstance(block, Mapping)]
+    said: dict[str, Any] = {
+        "role": "assistant",
+        "content": "".join(str(block.get("text") or "") for block in blocks if block.get("type") == "text"),
+    }
+    if calls := [_read_call(block) for block in blocks if block.get("type") == "tool_use"]:
+        said["tool_calls"] = calls
+    if message.get("stop_reason") == "refusal":
+        said["refusal"] = (message.get("stop_details") or {}).get("explanation") or "refusal"
+    return {
+        "id": message.get("id"),
+        "model": message.get("model"),
+        "choices": [{"index": 0, "message": said, "finish_reason": message.get("stop_reason")}],
+        "usage": message.get("usage"),
+    }
+
+
+def _read_call(block: Body) -> dict[str, Any]:
+    function = {"name": block.get("name"), "arguments": json.dumps(block.get("input") or {}, ensure_ascii=False)}
+    return {"id": block.get("id"), "type": "function", "function": function}
+
+
+def read_text(text: str) -> str:
+    """Return the body of a reply as one of the chat protocol; text that is no JSON is returned as it stands."""
+    try:
+        return json.dumps(read_message(json.loads(text)), ensure_ascii=False)
+    except (ValueError, RecursionError):
+        return text
+
+
+def read_custom_id(line: bytes) -> str | None:
+    """Return the custom id of a line of a batch's results; None where it has none."""
+    try:
+        found = json.loads(line)["custom_id"]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return None
+    return found if isinstance(found, str) else None
+
+
+def read_result(line: bytes) -> bytes:
+    """Return a line of a batch's results as a line of an OpenAI job's output file (batch_jobs/lines.py).
+
+    A line that cannot be read is returned as it stands; the reader of lines counts it.
+    """
+    try:
+        found = json.loads(line)
+        result = found["result"]
+        kind = result["type"]
+        if kind == "succeeded":
+            told: dict[str, Any] = {"response": {"status_code": 200, "body": read_message(result["message"])}}
+        elif kind == "errored":
+            error = result["error"]
+            status = _STATUSES.get(error.get("error", error).get("type"), 500)
+            told = {"response": {"status_code": status, "body": error}}
+        else:
+            told = {"error": _UNFINISHED[kind]}
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return line
+    return json.dumps({"custom_id": found.get("custom_id"), **told}).encode("ascii")
+
 
 BATCHES = "/v1/messages/batches"
 
@@ -35,10 +213,11 @@ def require_sdk() -> None:
 class AnthropicServer(OpenAiServer):
     """One model behind the Messages API."""
 
+    library = "anthropic"
+
     def __init__(self, model: Model, read_key: Callable[[], str], user_agent: str) -> None:
         """Keep what is needed; nothing is sent. SettingsError where the SDK is not installed."""
         require_sdk()
-        self._sdk = import_module("anthropic")
         super().__init__(model, read_key, user_agent)
 
     def _open_client(self, user_agent: str, http_client: httpx2.AsyncClient) -> Any:

@@ -18,21 +18,21 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tasks import progress
-from tasks.clients.batch_jobs.desk import Desk
-from tasks.clients.batch_jobs.job_files import JobsPlace
-from tasks.clients.batch_jobs.request_files import FileDesk, RequestFiles
-from tasks.clients.completions import judge_answer, judge_error, read_completion
-from tasks.clients.openai_server import Answer, add_spent
-from tasks.clients.probes import Probes
-from tasks.clients.refusals import describe_learnt, find_learnt, is_unexplained, merge_roles, read_refusal
-from tasks.clients.sending.answers import fail, shorten
-from tasks.clients.sending.sender import Sender
-from tasks.clients.servers import open_jobs, open_server
-from tasks.core.calls.call import Call, Deliver, Reply
-from tasks.core.finish_reasons import classify_finish, describe_unknown, is_cut
-from tasks.core.service_settings import Model
-from tasks.errors import AccountBlocked, RepliesAwaited, ServiceUnreachable
+from factmill.tasks import progress
+from factmill.tasks.clients.batch_jobs.desk import Desk
+from factmill.tasks.clients.batch_jobs.job_files import JobsPlace
+from factmill.tasks.clients.batch_jobs.request_files import FileDesk, RequestFiles
+from factmill.tasks.clients.completions import judge_answer, judge_error, read_completion
+from factmill.tasks.clients.openai_server import Answer, add_spent
+from factmill.tasks.clients.probes import Probes
+from factmill.tasks.clients.refusals import describe_learnt, find_learnt, is_unexplained, merge_roles, read_refusal
+from factmill.tasks.clients.sending.answers import shorten
+from factmill.tasks.clients.sending.sender import Sender
+from factmill.tasks.clients.servers import open_jobs, open_server
+from factmill.tasks.core.calls.call import Call, Deliver, Reply, fail
+from factmill.tasks.core.finish_reasons import classify_finish, describe_unknown, is_cut
+from factmill.tasks.core.service_settings import Model
+from factmill.tasks.errors import AccountBlocked, RepliesAwaited, ServiceUnreachable
 
 
 @dataclass(frozen=True, slots=True)

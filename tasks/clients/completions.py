@@ -23,12 +23,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from tasks.clients.openai_server import Answer, is_too_long
-from tasks.clients.sending.answers import fail, judge_status, read_json, shorten
-from tasks.clients.sending.sender import Retry
-from tasks.core.calls.call import Reply
-from tasks.core.finish_reasons import classify_finish
-from tasks.errors import AccountBlocked, ServiceUnreachable
+from factmill.tasks.clients.openai_server import Answer, is_too_long
+from factmill.tasks.clients.sending.answers import judge_status, read_json, shorten
+from factmill.tasks.clients.sending.sender import Retry
+from factmill.tasks.core.calls.call import Reply, fail
+from factmill.tasks.core.finish_reasons import classify_finish
+from factmill.tasks.errors import AccountBlocked, ServiceUnreachable
 
 _BLOCK_CODES = frozenset(
     {
@@ -138,7 +138,7 @@ class Completion:
     body: dict[str, Any]
     """As core/calls/chat.py has it."""
     usage: Any
-    """The answer, whose token counts a price is made of (core/spending/usage.py)."""
+    """The answer, whose token counts a price is made of (core/spending/bounds.py)."""
     error: str = ""
     """Why there are no samples: `refused` or `prompt_too_long`, a colon, particulars."""
 

@@ -10,8 +10,8 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from tasks.clients.sending.answers import shorten
-from tasks.clients.sending.sender import Retry
+from factmill.tasks.clients.sending.answers import shorten
+from factmill.tasks.clients.sending.sender import Retry
 
 _KEEP_ALIVE = re.compile(r"(?:[\ufeff\s]++|:[^\r\n]*+(?:[\r\n]|\Z))++")
 """Possessive, since Python's `re` otherwise keeps over a hundred bytes for each repetition."""

@@ -1,4 +1,4 @@
-"""Falcon 2.0, the entity and relation linker, over httpx; question and reply are those of core/calls/falcon.py.
+"""Falcon 2.0, the entity and relation linker, over httpx; question and reply are those of core/calls/linkers.py.
 
 Falcon is slow and often down, and a request that it did not answer at once is sometimes answered in twice the time: the
 first try gets half the time-out of the world's file.
@@ -9,12 +9,11 @@ from collections.abc import Sequence
 
 import httpx
 
-from tasks.clients.sending.answers import judge_status, read_json, shorten, tell_error
-from tasks.clients.sending.bounded import ACCEPTED, asking, read_body
-from tasks.clients.sending.redirects import check_redirect
-from tasks.clients.sending.sender import Retry, Sender
-from tasks.core.calls.call import Call, Deliver, Reply
-from tasks.core.service_settings import Limits
+from factmill.tasks.clients.sending.answers import judge_status, read_json, shorten, tell_error
+from factmill.tasks.clients.sending.bounded import ACCEPTED, asking, check_redirect, read_body
+from factmill.tasks.clients.sending.sender import Retry, Sender
+from factmill.tasks.core.calls.call import Call, Deliver, Reply
+from factmill.tasks.core.service_settings import Limits
 
 LISTS = ("entities_wikidata", "relations_wikidata", "entities_dbpedia", "relations_dbpedia")
 """Keys of a reply; any may be missing or null."""

@@ -10,25 +10,23 @@ import json
 import math
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
+from importlib import import_module
 from typing import Any
 
 import httpx2
-import openai
 
-from tasks.clients.error_texts import is_prompt_too_long
-from tasks.clients.event_streams import read_body
-from tasks.clients.sending.answers import tell_error
-from tasks.clients.sending.bounded import ACCEPTED, asking
-from tasks.clients.sending.budget import TightError, find_account
-from tasks.clients.sending.connections import ModelTransport
-from tasks.clients.sending.credentials import Credentials
-from tasks.clients.sending.redirects import check_redirect, count_redirect
-from tasks.clients.sending.sender import Retry
-from tasks.core.calls.call import Reply
-from tasks.core.service_settings import FILES, Model
-from tasks.core.spending.bounds import Bounds
-from tasks.core.spending.usage import Usage, is_unanswered, price_range, price_usage, read_usage
-from tasks.errors import BudgetReached, FactmillError
+from factmill.tasks.clients.event_streams import read_body
+from factmill.tasks.clients.refusals import is_prompt_too_long
+from factmill.tasks.clients.sending.answers import tell_error
+from factmill.tasks.clients.sending.bounded import ACCEPTED, asking, check_redirect, count_redirect
+from factmill.tasks.clients.sending.budget import TightError, find_account
+from factmill.tasks.clients.sending.connections import ModelTransport
+from factmill.tasks.clients.sending.credentials import Credentials
+from factmill.tasks.clients.sending.sender import Retry
+from factmill.tasks.core.calls.call import Reply
+from factmill.tasks.core.service_settings import FILES, Model
+from factmill.tasks.core.spending.bounds import Bounds, Usage, is_unanswered, price_range, price_usage, read_usage
+from factmill.tasks.errors import BudgetReached, FactmillError
 
 FILE_TIMEOUT_S, FILE_DEADLINE_S = 600.0, 7200.0
 """How long a file of a batch job that is sent or fetched may pause, and how long it may take in all."""
@@ -57,11 +55,12 @@ class Answer:
 class OpenAiServer:
     """One model behind a server."""
 
-    _sdk: Any = openai
-    """The library that sends requests; AnthropicServer has another with errors of the same names."""
+    library = "openai"
+    """What sends requests, imported with the first model that is asked; AnthropicServer has another with errors of the same names."""
 
     def __init__(self, model: Model, read_key: Callable[[], str], user_agent: str) -> None:
         """Keep what is needed; nothing is sent, and `read_key` is called when the first request is."""
+        self._sdk = import_module(self.library)
         self.name = f"model {model.name} at {model.url}"
         self.model = model
         self.has_answered = False
@@ -82,7 +81,7 @@ class OpenAiServer:
         )
 
     def _open_client(self, user_agent: str, http_client: httpx2.AsyncClient) -> Any:
-        return openai.AsyncOpenAI(
+        return self._sdk.AsyncOpenAI(
             api_key="none",  # the transport adds what the credentials say
             base_url=self.model.url,
             max_retries=0,

@@ -8,13 +8,13 @@ from collections.abc import Sequence
 from functools import partial
 from urllib.parse import quote
 
-from tasks.clients.sending.answers import judge_status, read_json
-from tasks.clients.sending.bounded import ask_in_thread
-from tasks.clients.sending.limiter import Limiter
-from tasks.clients.sending.sender import Retry, Sender
-from tasks.clients.sending.web_sessions import open_session, raise_retry
-from tasks.core.calls.call import Call, Deliver, Reply
-from tasks.core.service_settings import Limits
+from factmill.tasks.clients.sending.answers import judge_status, read_json
+from factmill.tasks.clients.sending.bounded import ask_in_thread
+from factmill.tasks.clients.sending.limiter import Limiter
+from factmill.tasks.clients.sending.sender import Retry, Sender
+from factmill.tasks.clients.sending.web_sessions import open_session, raise_retry
+from factmill.tasks.core.calls.call import Call, Deliver, Reply
+from factmill.tasks.core.service_settings import Limits
 
 _SERIES = "metrics/pageviews/per-article/en.wikipedia/all-access/user"
 

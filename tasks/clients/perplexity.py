@@ -1,4 +1,4 @@
-"""A language model behind a server of the OpenAI protocol that says how probable a text is (core/calls/perplexity.py).
+"""A language model behind a server of the OpenAI protocol that says how probable a text is (core/calls/local_models.py).
 
 Chat gives no probabilities of what was said to it; `POST /completions` can. Two forms are known, and the one that a server
 answered is kept for what follows:
@@ -15,13 +15,13 @@ what was not repeated is never taken for the prompt.
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
-from tasks.clients.completions import judge_answer
-from tasks.clients.openai_server import Answer, OpenAiServer, add_spent
-from tasks.clients.sending.answers import fail, read_json, shorten
-from tasks.clients.sending.sender import Retry, Sender
-from tasks.core.calls.call import Call, Deliver, Reply
-from tasks.core.calls.perplexity import NOTHING, add_up, write_reply
-from tasks.core.service_settings import Model
+from factmill.tasks.clients.completions import judge_answer
+from factmill.tasks.clients.openai_server import Answer, OpenAiServer, add_spent
+from factmill.tasks.clients.sending.answers import read_json, shorten
+from factmill.tasks.clients.sending.sender import Retry, Sender
+from factmill.tasks.core.calls.call import Call, Deliver, Reply, fail
+from factmill.tasks.core.calls.local_models import NOTHING, add_up, write_reply
+from factmill.tasks.core.service_settings import Model
 
 Form = Literal["echo", "prompt_logprobs"]
 

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from tasks.clients.refusals import has_tool_turns, is_changed_by_merging
-from tasks.core.service_settings import Model
+from factmill.tasks.clients.refusals import has_tool_turns, is_changed_by_merging
+from factmill.tasks.core.service_settings import Model
 
 
 @dataclass(frozen=True, slots=True)

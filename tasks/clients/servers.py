@@ -2,12 +2,12 @@
 
 from collections.abc import Callable
 
-from tasks.clients.anthropic_server import AnthropicServer
-from tasks.clients.batch_jobs.message_batches import MessageBatches
-from tasks.clients.batch_jobs.remote import Remote
-from tasks.clients.openai_server import OpenAiServer
-from tasks.core.calls.jobs import Jobs
-from tasks.core.service_settings import Model
+from factmill.tasks.clients.anthropic_server import AnthropicServer
+from factmill.tasks.clients.batch_jobs.message_batches import MessageBatches
+from factmill.tasks.clients.batch_jobs.remote import Remote
+from factmill.tasks.clients.openai_server import OpenAiServer
+from factmill.tasks.core.calls.chat import Jobs
+from factmill.tasks.core.service_settings import Model
 
 
 def open_server(model: Model, read_key: Callable[[], str], user_agent: str) -> OpenAiServer:

@@ -2,7 +2,7 @@
 
 from datetime import UTC, date, datetime
 
-from tasks.errors import UsageError
+from factmill.tasks.errors import UsageError
 
 EARLIEST, LATEST = date(2001, 1, 1), date(2100, 12, 31)
 """Days at which a world can be seen: Wikipedia has articles since 2001, and months before and after are in the calendar."""

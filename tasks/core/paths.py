@@ -21,7 +21,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tasks.text.values.literals import Date, Number
+from factmill.tasks.text.values.literals import Date, Number
 
 ITEM_PATHS = pa.schema(
     {

@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
-from tasks.core.fingerprints import Json, digest_bytes
-from tasks.errors import PromptError
+from factmill.tasks.core.fingerprints import Json, digest_bytes
+from factmill.tasks.errors import PromptError
 
 _PART = re.compile(r"^# (system|user|assistant)[ \t]*$", re.MULTILINE)
 _PLACEHOLDER = re.compile(r"\$(\w+)")

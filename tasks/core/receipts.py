@@ -17,7 +17,7 @@ SUMMED = (
 )
 """Counts of a receipt that a stage adds up, beside its rows."""
 DRAWING = "draw_pilot"
-"""Stage in which a pilot draws its rows (engine/spending/pilot.py)."""
+"""Stage in which a pilot draws its rows (engine/building.py)."""
 
 
 class Batch(BaseModel):

@@ -10,8 +10,8 @@ import re
 from dataclasses import dataclass
 from functools import cached_property
 
-from tasks.errors import SettingsError
-from tasks.text.ids import is_pid
+from factmill.tasks.errors import SettingsError
+from factmill.tasks.text.ids import is_pid
 
 _COLUMNS = ["pid", "label", "template", "kept", "subject_kinds", "answer_kinds"]
 
@@ -71,11 +71,6 @@ def cut_entity(question: str, relation: Relation) -> str | None:
     """
     match = relation.pattern.fullmatch(question)
     return " ".join(match[1].split()) if match else None
-
-
-def make_question(relation: Relation, subject: str) -> str:
-    """Return the relation's question about a subject."""
-    return relation.template.replace("[X]", subject)
 
 
 def _spaced(part: str) -> str:

@@ -18,8 +18,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Generic, Literal, TypeVar, get_args
 
-from tasks.core.finish_reasons import classify_finish
-from tasks.text.undressing import (
+from factmill.tasks.core.finish_reasons import classify_finish
+from factmill.tasks.text.undressing import (
     drop_around,
     drop_citations,
     drop_decoration,

@@ -1,18 +1,18 @@
 """Typed rows, and what can become of one in a stage: a row, a Reject with a reason, or Merged into another.
 
-Columns are declared once, as attributes with docstrings; the Arrow schema of shards and the DuckDB columns of
-published tables follow from them (a test compares them).
+Columns are declared once, as attributes with docstrings; the Arrow schema of shards and the warehouse's tables with
+their comments are made of them.
 """
 
 from __future__ import annotations
 
 import types
 import typing
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 from operator import attrgetter
-from typing import Any, Self, TypeVar
+from typing import Annotated, Any, Self, TypeVar
 
 import pyarrow as pa
 from pydantic import BaseModel, ConfigDict
@@ -25,6 +25,9 @@ OWN_WORLD, OWN_LICENCE = "factmill's embedded world", "Apache-2.0"
 """Source of rows and pages that were written for it, and their licence (SPDX id)."""
 NONE_STATED = "none stated"
 """Licence of rows of which nothing says what licence they have."""
+_JSON = "json"
+JsonText = Annotated[str, _JSON]
+"""A column of JSON text: exports to JSON write out what it says, and the warehouse types it JSON."""
 LONGEST_S = 86_400.0
 """Seconds that a setting may have anything wait, at most: a day."""
 
@@ -112,6 +115,15 @@ def column_docs(model: type[BaseModel]) -> dict[str, str]:
     return {name: info.description or "" for name, info in model.model_fields.items()}
 
 
+def json_columns(model: type[BaseModel]) -> frozenset[str]:
+    """Return the columns that hold JSON text."""
+    return frozenset(
+        name
+        for name, info in model.model_fields.items()
+        if _JSON in info.metadata or JsonText in typing.get_args(info.annotation)
+    )
+
+
 def _holds_models(kind: pa.DataType) -> bool:
     return pa.types.is_struct(kind) or (pa.types.is_list(kind) and _holds_models(kind.value_type))
 
@@ -143,6 +155,8 @@ def _arrow_type(annotation: Any) -> pa.DataType:
     origin, args = typing.get_origin(annotation), typing.get_args(annotation)
     if origin is typing.Literal:
         return pa.string()
+    if origin is Annotated:
+        return _arrow_type(args[0])
     if origin in (list, tuple, Sequence):
         return pa.list_(_arrow_type(args[0]))
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
@@ -157,3 +171,37 @@ def _strip_none(annotation: Any) -> tuple[Any, bool]:
         args = [a for a in typing.get_args(annotation) if a is not type(None)]
         return args[0], len(args) < len(typing.get_args(annotation))
     return annotation, False
+
+
+def _no_ids(_row: Mapping[str, Any]) -> tuple[str, ...]:
+    return ()
+
+
+def _no_unit(_row: Mapping[str, Any]) -> str:
+    return ""
+
+
+@dataclass(frozen=True, slots=True)
+class Matching:
+    """What a benchmark says of its rows to those who compare two builds of it.
+
+    A row's id may digest what it says (then a changed question has another id) or count its place in a file (then a row put
+    in before it moves it). So rows are matched by one group of columns after another: the first by which a row of either
+    build, left over until then, has one partner alone.
+    """
+
+    keys: tuple[tuple[str, ...], ...] = (("id",),)
+    """Groups of columns of the main table, the surest first; those behind the first that holds more than the id are its
+    natural keys."""
+    given: tuple[str, ...] = ()
+    """Columns that hold what the source says, as it says it."""
+    marks: tuple[str, ...] = ()
+    """Columns that say by which call or from which place a row was made: rows that differ in these alone are the same."""
+    whole: tuple[str, ...] = ()
+    """Published tables with more columns of the main table's rows, under the same ids."""
+    together: tuple[str, ...] = ()
+    """Stages in which what becomes of a row depends on the other rows too."""
+    read_ids: Callable[[Mapping[str, Any]], tuple[str, ...]] = _no_ids
+    """A row → ids under which it was read, beside those of its benchmark's `trace`."""
+    unit: Callable[[Mapping[str, Any]], str] = _no_unit
+    """A row → what it was drawn from, under which the calls of drawing are filed: a relation, a kind of sets."""

@@ -1,19 +1,94 @@
-"""Services and models as a world's file describes them: addresses, limits, prices, how a server is reached, what a request holds.
+"""Services and models as a world's file describes them: addresses and whose hosts they are, limits, prices, what a request holds.
 
 Keys and tokens are named by environment variable only, so none can be stored, logged or keyed.
+
+Addresses stand in messages, logs and recorded calls, so none may hold a password, and what is refused is not repeated
+where it may hold one.
 """
 
 import json
 import re
+from ipaddress import ip_address
 from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, field_validator, model_validator
 
-from tasks.core.addresses import check_service
-from tasks.core.calls.jobs import Jobs
-from tasks.core.rows import LONGEST_S, MOST, StrictModel
-from tasks.text.ages import PATTERN, check_age
-from tasks.text.suggestions import suggest_name
+from factmill.tasks.core.calls.chat import Jobs
+from factmill.tasks.core.calls.operation import list_operations
+from factmill.tasks.core.rows import LONGEST_S, MOST, StrictModel
+from factmill.tasks.text.ages import PATTERN, check_age
+from factmill.tasks.text.whole import suggest_name
+
+_SECRET = re.compile(r"\A.*@|[?#].*", re.DOTALL)
+"""What of an address may hold a password or a token."""
+_WIKIMEDIA = (
+    *(".wikipedia.org", ".wikimedia.org", ".wikidata.org", ".mediawiki.org", ".wikifunctions.org", ".wiktionary.org"),
+    *(".wikibooks.org", ".wikinews.org", ".wikiquote.org", ".wikisource.org", ".wikiversity.org", ".wikivoyage.org"),
+)
+_QUERY_SERVICE = ("query.wikidata.org", "query-main.wikidata.org", "query-scholarly.wikidata.org")
+_LONGEST = 2000
+"""Characters of an address, at most."""
+
+
+def check_service(url: str) -> None:
+    """Raise ValueError, which repeats nothing of it, for what can be no service's address in a world's file."""
+    if len(url) > _LONGEST or not url.isprintable() or " " in url:
+        raise ValueError(
+            f"holds spaces or control characters, or has more than {_LONGEST:,} characters; expected an address that begins "
+            "with http:// or https://"
+        )
+    try:
+        parts = urlsplit(url)
+        host, _ = parts.hostname, parts.port
+        (host or "").encode("idna")
+    except ValueError as error:
+        raise ValueError(f"no address of a service: {error}") from None
+    if parts.username is not None or parts.password is not None:
+        raise ValueError(
+            "holds a user name or password, which would stand in messages and recorded calls; leave them out of the address, "
+            "and name a key by key_env where the service is a model"
+        )
+    if parts.scheme not in ("http", "https") or not host:
+        raise ValueError("expected an address that begins with http:// or https:// and a host, or `embedded`")
+    if parts.query or parts.fragment:
+        raise ValueError("holds ? or #; expected an address that paths can be put behind")
+
+
+def check_scheduler(address: str) -> None:
+    """Raise ValueError for what can be no address of a Dask scheduler."""
+    try:
+        parts = urlsplit(address)
+        fits = parts.scheme in ("tcp", "tls") and bool(parts.hostname) and bool(parts.port) and address.isprintable()
+    except ValueError:
+        fits = False
+    if not fits or parts.path or parts.query or parts.fragment or parts.username is not None:
+        told = _SECRET.sub("…", address)
+        raise ValueError(f"expected a scheduler's address such as tcp://10.0.0.5:8786, not {told!r}")
+
+
+def is_this_machine(url: str) -> bool:
+    """True when the host of a URL is a loopback address or `localhost`."""
+    host = _find_host(url)
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost" or host.endswith(".localhost")
+
+
+def is_wikimedia_api(url: str) -> bool:
+    """True when the host of a URL is one whose API requests Wikimedia counts together: all but the Query Service."""
+    return f".{_find_host(url)}".endswith(_WIKIMEDIA) and not is_query_service(url)
+
+
+def is_query_service(url: str) -> bool:
+    """True when the host of a URL is the Wikidata Query Service."""
+    return _find_host(url) in _QUERY_SERVICE
+
+
+def _find_host(url: str) -> str:
+    return (urlsplit(url).hostname or "").rstrip(".")
+
 
 ComputeType = Literal["int8", "float32", "float16"]
 CHAT_KINDS = ("openai", "anthropic")
@@ -70,13 +145,6 @@ def _check_variable(name: str) -> str:
 
 FILES = "files"
 """The operation that downloads files of batch jobs."""
-OPERATIONS = (
-    *("find_items", "describe_items", "label", "resolve_item", "neighbours", "list_facts", "item_facts", "item_states"),
-    *("item_paths", "date_paths", "number_paths", "same_as", "pageviews", "link"),
-    *("page_revision_at", "page_text", "category_members", "resolve_title", "search", "page_states"),
-    *("chat", "perplexity", FILES),
-)
-"""What services are asked over the network."""
 _MAX_BYTES, _MAX_FILE_BYTES = 32_000_000, 2_000_000_000
 """The HTML of the longest articles has some ten million; a batch job has 50,000 answers."""
 Variable = Annotated[str, AfterValidator(_check_variable)]
@@ -117,9 +185,13 @@ class Limits(StrictModel):
     @field_validator("max_bytes")
     @classmethod
     def _check_operations(cls, table: dict[str, int]) -> dict[str, int]:
-        for name in table:
-            if name != "all" and name not in OPERATIONS:
-                raise ValueError(f"there is no operation {name}{suggest_name(name, ('all', *OPERATIONS))}")
+        there = [
+            "all",
+            FILES,
+            *(each.name for each in list_operations() if each.service not in ("translator", "world")),
+        ]
+        if unknown := [name for name in table if name not in there]:
+            raise ValueError(f"there is no operation {unknown[0]}{suggest_name(unknown[0], there)}")
         return table
 
     def find_max_bytes(self, operation: str) -> int:

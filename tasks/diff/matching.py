@@ -7,10 +7,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from tasks.core.row_matching import Matching
-from tasks.core.rows import arrow_schema
-from tasks.engine.benchmark import Benchmark
-from tasks.storage.warehouse import Connection
+from factmill.tasks.core.rows import Matching, arrow_schema
+from factmill.tasks.engine.benchmark import Benchmark
+from factmill.tasks.storage.builds import published_names
+from factmill.tasks.storage.warehouse import Connection
 
 _PAIRS = "diff_pairs"
 
@@ -87,7 +87,8 @@ def find_changed(
     columns = _list_columns(db, benchmark.main_table, leave_out)
     marks = [name for name in columns if name in matching.marks]
     found = _compare(db, benchmark.main_table, columns, sides)
-    for table in matching.whole:
+    there = published_names(db, sides.before).keys() & published_names(db, sides.after).keys()
+    for table in (each for each in matching.whole if each in there):
         for ids, changed in _compare(db, table, _list_columns(db, table, ("id",)), sides).items():
             found.setdefault(ids, []).extend(changed)
     pairs = [

@@ -14,11 +14,11 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from tasks.engine.benchmark import Benchmark
-from tasks.errors import UnknownBuild, UsageError
-from tasks.storage.builds import BuildRecord, find_build, insert_rows, published_names, published_table
-from tasks.storage.released_folders import INDEX, REJECT_COLUMNS, conform_rows, is_release, open_release
-from tasks.storage.warehouse import open_warehouse
+from factmill.tasks.engine.benchmark import Benchmark
+from factmill.tasks.errors import UnknownBuild, UsageError
+from factmill.tasks.storage.builds import BuildRecord, find_build, insert_rows, published_names, published_table
+from factmill.tasks.storage.released_folders import INDEX, REJECT_COLUMNS, conform_rows, is_release, open_release
+from factmill.tasks.storage.warehouse import open_warehouse
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,10 +69,7 @@ def laid_out(benchmark: Benchmark, sides: Sequence[Side]) -> Iterator[tuple[Path
                     if name in benchmark.tables:
                         where = f"{side.name}: table {name}"
                         rows = conform_rows(table, benchmark.tables[name], where, lacking=True)
-                        insert_rows(db, record.build_id, name, rows)
-                        db.execute(
-                            "INSERT INTO build_tables VALUES (?, ?, ?, '')", [record.build_id, name, table.num_rows]
-                        )
+                        insert_rows(db, record.build_id, name, rows, model=benchmark.tables[name])
                 db.register("part", side.rejects)
                 db.execute(
                     "INSERT INTO rejects (build_id, stage, id, reason, detail) SELECT ?, * FROM part", [record.build_id]

@@ -1,9 +1,9 @@
-"""What a task does with its batch: read the rows, get the replies, write what became of each row."""
+"""What a task does with its batch: read the rows, get the replies, write what became of each row; and the rows that a stage left."""
 
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeVar
@@ -11,21 +11,39 @@ from typing import Any, Generic, NamedTuple, TypeVar
 import pyarrow as pa
 from pydantic import BaseModel
 
-from tasks.core.calls.call import Call, Reply, Service
-from tasks.core.calls.chat import call_chat, quote_reply, read_chat
-from tasks.core.prompts import Ask
-from tasks.core.receipts import Batch, Receipt
-from tasks.core.replies import UNREADABLE_KINDS, Form, Heard, Unreadable, hear
-from tasks.core.rows import Merged, Outcome, Reject, Row, arrow_schema, arrow_table, rows_from_arrow
-from tasks.core.service_settings import Model
-from tasks.engine.benchmark import Inputs
-from tasks.engine.runs import Run, open_run
-from tasks.errors import BuildError, ServiceUnreachable
-from tasks.memory import give_back_memory
-from tasks.storage.recording.journal import Record, make_record
-from tasks.storage.recording.recorder import Answers
-from tasks.storage.shards import MERGED, REJECTS, USES, make_table, read_range, read_receipt, write_receipt, write_shard
-from tasks.storage.source_files import SourceFile
+from factmill.tasks.core.calls.call import Call, Reply, Service
+from factmill.tasks.core.calls.chat import call_chat, quote_reply, read_chat
+from factmill.tasks.core.prompts import Ask
+from factmill.tasks.core.receipts import Batch, Receipt
+from factmill.tasks.core.replies import UNREADABLE_KINDS, Form, Unreadable, hear
+from factmill.tasks.core.review import (
+    AutoRules,
+    Editable,
+    Reviewing,
+    ReviewItem,
+    apply_decisions,
+    decide_items,
+)
+from factmill.tasks.core.rows import Merged, Outcome, Reject, Row, arrow_schema, arrow_table, rows_from_arrow
+from factmill.tasks.core.service_settings import Model
+from factmill.tasks.engine.benchmark import Inputs
+from factmill.tasks.engine.runs import Run, open_run
+from factmill.tasks.errors import BuildError, ServiceUnreachable
+from factmill.tasks.memory import give_back_memory
+from factmill.tasks.storage.recording.journal import Record, make_record
+from factmill.tasks.storage.shards import (
+    MERGED,
+    REJECTS,
+    USES,
+    has_kind,
+    make_table,
+    read_range,
+    read_receipt,
+    read_shard,
+    write_receipt,
+    write_shard,
+)
+from factmill.tasks.storage.source_files import SourceFile
 
 R = TypeVar("R", bound=Row)
 I = TypeVar("I", bound=Inputs)  # noqa: E741 - inputs
@@ -73,8 +91,8 @@ class Work:
     uses: list[tuple[str, str, str]] = field(default_factory=list)
     taken_off: dict[str, str] = field(default_factory=dict)
     """Call → kinds of what was taken off its reply before it was read."""
-    answers: list[Answers] = field(default_factory=list)
-    """What the recorder gave, without the records, which take much room."""
+    calls_sent: int = 0
+    calls_replayed: int = 0
     costs: dict[str, Cost] = field(default_factory=dict)
     """Record → what its reply cost."""
     extras: pa.Table | None = None
@@ -84,9 +102,7 @@ class Work:
 
     def inputs(self, model: type[I]) -> I:
         """Return the build's inputs as its lock has them."""
-        if not isinstance(self.run.inputs, model):
-            self.run.inputs = model.model_validate(self.run.lock["params"])
-        return self.run.inputs
+        return self.run.read_inputs(model)
 
     def files(self, unit: str) -> list[SourceFile]:
         """Return the files of a unit of the source."""
@@ -104,17 +120,11 @@ class Work:
         """Return the batch's rows for a step that makes several rows of each, and takes those instead."""
         return rows_from_arrow(model, read_range(self.batch.files, self.batch.start, self.batch.stop))
 
-    def table(self, model: type[Row]) -> pa.Table:
-        """Return the batch's rows as columns, for a step that keeps them all: none of them can become a reject."""
-        read = read_range(self.batch.files, self.batch.start, self.batch.stop).cast(arrow_schema(model))
-        self.rows_in += read.num_rows
-        return read
-
-    def any_rows(self) -> pa.Table:
-        """Return the batch's rows as columns, of whichever model, for a step that changes none of them."""
+    def table(self, model: type[Row] | None = None) -> pa.Table:
+        """Return the batch's rows as columns (None: as they are), for a step that keeps them all: none can become a reject."""
         read = read_range(self.batch.files, self.batch.start, self.batch.stop)
         self.rows_in += read.num_rows
-        return read
+        return read if model is None else read.cast(arrow_schema(model))
 
     def take(self, row_id: str, as_it_came: str | Row) -> None:
         """Note a row that came in, for the funnel and for the reject it may become."""
@@ -126,10 +136,13 @@ class Work:
         pairs = list(asked)
         calls = list({call.key: call for _, call in pairs}.values())
         if not service.is_outside:
-            return _ask_directly(service, calls)
+            told: dict[str, Record] = {}
+            service.send(calls, lambda call, reply: told.__setitem__(call.key, make_record(call, reply)))
+            return told
         answers = self.run.recorder.answer(calls, service)
         records = answers.records
-        self.answers.append(replace(answers, records={}))
+        self.calls_sent += answers.sent
+        self.calls_replayed += answers.replayed
         self.costs |= {
             each.record_id: Cost(each.tokens_in, each.tokens_out, each.cost_usd) for each in records.values()
         }
@@ -151,8 +164,16 @@ class Work:
         found: dict[K, V] = {}
         lost: dict[K, Reply] = {}
         failed: dict[str, Reject] = {}
+        told: dict[int, Reply] = {}
         for pairs, calls in _divide(asked, math.inf if service.is_outside else _LOOKED_UP_AT_ONCE):
-            for thing, reply in self._reply(service, pairs, calls).items():
+            if service.is_outside:
+                records = self.call(service, ((row_id, calls[thing]) for row_id, thing in pairs))
+                replies = {thing: records[call.key].reply() for thing, call in calls.items()}
+            else:  # what is not recorded needs no key and no record either
+                told.clear()
+                service.send(list(calls.values()), lambda call, reply: told.__setitem__(id(call), reply))
+                replies = {thing: told[id(call)] for thing, call in calls.items()}
+            for thing, reply in replies.items():
                 if reply.status == "ok":
                     found[thing] = read(reply.body)
                 else:
@@ -161,15 +182,6 @@ class Work:
                 if reason := lost.get(thing):
                     failed[row_id] = Reject(row_id, failure, reason.error or "no reason given", reason.transient)
         return found, failed
-
-    def _reply(self, service: Service, pairs: Sequence[tuple[str, K]], calls: Mapping[K, Call]) -> Mapping[K, Reply]:
-        """Return thing → its reply; what is not recorded needs no key and no record either."""
-        if service.is_outside:
-            records = self.call(service, ((row_id, calls[thing]) for row_id, thing in pairs))
-            return {thing: records[call.key].reply() for thing, call in calls.items()}
-        told: dict[int, Reply] = {}
-        service.send(list(calls.values()), lambda call, reply: told.__setitem__(id(call), reply))
-        return {thing: told[id(call)] for thing, call in calls.items()}
 
     def ask(
         self, role: str, asked: Iterable[tuple[str, T, Ask]], form: Form, read: Callable[[T, list[str]], A | Unreadable]
@@ -203,7 +215,10 @@ class Work:
                 if reply.status != "ok":
                     answers[index] = Answered(_reject_failed(row_id, reply), model.name, key)
                     continue
-                heard = self._hear(reply, key, form, partial(read, row))
+                chat = read_chat(reply.body)
+                heard = hear(chat.texts, chat.finish, form, partial(read, row))
+                if heard.taken_off:
+                    self.taken_off[key] = ", ".join(heard.taken_off)
                 if not isinstance(heard.read, Unreadable):
                     answers[index] = Answered(heard.read, model.name, key)
                 elif attempt == 1 and heard.rejected:
@@ -213,13 +228,6 @@ class Work:
                     answers[index] = Answered(Reject(row_id, heard.read.kind, told), model.name, key)
         for index, (_, row, _) in enumerate(pending):
             yield row, answers[index]
-
-    def _hear(self, reply: Reply, key: str, form: Form, read: Callable[[list[str]], A | Unreadable]) -> Heard[A]:
-        chat = read_chat(reply.body)
-        heard = hear(chat.texts, chat.finish, form, read)
-        if heard.taken_off:
-            self.taken_off[key] = ", ".join(heard.taken_off)
-        return heard
 
     def finish(self, outcomes: Iterable[Outcome], model: type[BaseModel]) -> Receipt:
         """Write what became of each row and return the receipt; BuildError when rows are missing or doubled."""
@@ -265,9 +273,11 @@ class Work:
     ) -> Receipt:
         batch = self.batch
         shard = shard_path(batch)
+        came = {reject.row_id: self.originals.get(reject.row_id) for reject in rejects}
+        texts = {row_id: row.model_dump_json() if isinstance(row, Row) else row for row_id, row in came.items()}
         tables = {
             "rows": rows,
-            "rejects": make_table(REJECTS, [(r.row_id, r.reason, r.detail, self._recall(r.row_id)) for r in rejects]),
+            "rejects": make_table(REJECTS, [(r.row_id, r.reason, r.detail, texts[r.row_id]) for r in rejects]),
             "merged": make_table(MERGED, [(m.row_id, m.into) for m in merged]),
             "uses": make_table(USES, [(*use, self.taken_off.get(use[1])) for use in dict.fromkeys(self.uses)]),
         }
@@ -284,8 +294,8 @@ class Work:
             rejects=len(rejects),
             merged=len(merged),
             digest=digest,
-            calls_sent=sum(answers.sent for answers in self.answers),
-            calls_replayed=sum(answers.replayed for answers in self.answers),
+            calls_sent=self.calls_sent,
+            calls_replayed=self.calls_replayed,
             tokens_in=sum(cost.tokens_in for cost in self.costs.values()),
             tokens_out=sum(cost.tokens_out for cost in self.costs.values()),
             cost_usd=sum(cost.usd for cost in self.costs.values()),
@@ -298,11 +308,6 @@ class Work:
         # Prefect takes a task for an input of those that are given parts of its result, by their identity: what a receipt
         # has of its batch would link all batches of a stage with each other
         return Receipt.model_validate_json(receipt.model_dump_json())
-
-    def _recall(self, row_id: str) -> str | None:
-        """Return a row as it came in, as text."""
-        row = self.originals.get(row_id)
-        return row.model_dump_json() if isinstance(row, Row) else row
 
     def _check_balance(self, ids: Sequence[str]) -> None:
         if len(ids) != self.rows_in or len(set(ids)) != len(ids):
@@ -362,7 +367,7 @@ def _digest_script(model: Model, ask: Ask) -> str | None:
     """Return the digest of the scripted reply to a prompt, which its call is keyed by; None for a model that replies itself."""
     if model.kind != "scripted":
         return None
-    from tasks.world.replies import digest_reply
+    from factmill.tasks.world.replies import digest_reply
 
     return digest_reply(ask.prompt.id, ask.variables)
 
@@ -395,7 +400,81 @@ def _divide(asked: Iterable[tuple[str, K, Call]], most: float) -> Iterator[tuple
     yield pairs, calls
 
 
-def _ask_directly(service: Service, calls: Sequence[Call]) -> dict[str, Record]:
-    records: dict[str, Record] = {}
-    service.send(calls, lambda call, reply: records.__setitem__(call.key, make_record(call, reply)))
-    return records
+@dataclass(frozen=True, slots=True)
+class Dataset:
+    """The rows that a stage left: shards in order."""
+
+    receipts: tuple[Receipt, ...]
+    units: tuple[tuple[str, ...], ...] = ()
+    """For each receipt the units of the source that its rows may come from."""
+
+    @property
+    def rows(self) -> int:
+        """Number of rows."""
+        return sum(receipt.rows for receipt in self.receipts)
+
+    def shards_of(self, start: int, stop: int) -> tuple[tuple[str, ...], int]:
+        """Return the shards that hold rows `start` to `stop` (the first one when there are none), and the rows before them."""
+        kept: list[str] = []
+        before = skipped = 0
+        for receipt in self.receipts:
+            if receipt.rows and before < stop and start < before + receipt.rows:
+                skipped = skipped if kept else before
+                kept.append(receipt.shard)
+            before += receipt.rows
+        return tuple(kept or [self.receipts[0].shard]), skipped
+
+    def units_of(self, start: int, stop: int) -> tuple[str, ...]:
+        """Return the units of the source that rows `start` to `stop` come from."""
+        found: dict[str, None] = {}
+        before = 0
+        for receipt, units in zip(self.receipts, self.units, strict=False):
+            if receipt.rows and before < stop and start < before + receipt.rows:
+                found.update(dict.fromkeys(units))
+            before += receipt.rows
+        return tuple(found)
+
+    def table(self, model: type[BaseModel]) -> pa.Table:
+        """Return all rows (shape: rows × columns of the model)."""
+        return self._all("rows", arrow_schema(model))
+
+    def all_rows(self) -> pa.Table:
+        """Return all rows, with the columns of whichever model the stage wrote."""
+        return pa.concat_tables([read_shard(receipt.shard, "rows") for receipt in self.receipts])
+
+    def extras(self, schema: pa.Schema) -> pa.Table:
+        """Return the side table that the stage's batches left."""
+        return self._all("extras", schema)
+
+    def _all(self, kind: str, schema: pa.Schema) -> pa.Table:
+        parts = [
+            read_shard(receipt.shard, kind).cast(schema) for receipt in self.receipts if has_kind(receipt.shard, kind)
+        ]
+        return pa.concat_tables(parts) if parts else schema.empty_table()
+
+
+def review_rows(
+    work: Work,
+    rows: Sequence[R],
+    items: Sequence[ReviewItem],
+    reviewing: Reviewing,
+    rules: AutoRules,
+    editable: Editable,
+) -> list[Outcome]:
+    """Return what becomes of the rows of a batch, and leave the decided items as its side table.
+
+    Rows have a column `reviewed_by`. Decisions about items of other batches are left to them; `rules` hold where the policy
+    is `auto`.
+    """
+    known = {item.id for item in items}
+    given = [each for each in reviewing.decisions if each.id in known]
+    decided = decide_items(items, given, rules if reviewing.policy == "auto" else None)
+    reviewers: dict[str, dict[str, None]] = {}
+    for item in decided:
+        if item.reviewer:
+            reviewers.setdefault(item.row_id, {})[item.reviewer] = None
+    work.extras = arrow_table(ReviewItem, decided)
+    return [
+        row.replace(reviewed_by=list(reviewers[row.id])) if isinstance(row, Row) and row.id in reviewers else row
+        for row in apply_decisions(rows, decided, editable)
+    ]

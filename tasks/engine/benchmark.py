@@ -1,28 +1,42 @@
 """What a benchmark is to everything around it: one record, kept by the benchmark itself (tasks/<name>/benchmark.py).
 
-Commands, deployments, locks and exports read the record and know no benchmark by name; flows/benchmarks.py lists them.
+Commands, deployments, locks and exports read the record and know no benchmark by name; flows/benchmarks.py finds them. What
+shows, releases or measures its builds is named by its place, so that neither a build nor `--help` imports it.
 """
 
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any, ClassVar, Generic, TypeVar
 
 from pydantic import BaseModel
 
-from tasks.core.measures.audits import Audit
-from tasks.core.publishing.export_forms import ExportForms
-from tasks.core.row_matching import Matching
-from tasks.core.rows import StrictModel
-from tasks.core.spending.forecasting import count_characters
-from tasks.options import Params, RunOptions
-from tasks.settings import ROLES, World
-from tasks.storage.source_files import SourceFile
+from factmill.tasks.core.calls.item_facts import ITEM_FACTS
+from factmill.tasks.core.calls.knowledge import (
+    ALIASES,
+    DESCRIBE_ITEMS,
+    FIND_ITEMS,
+    LABEL,
+    LIST_FACTS,
+    NEIGHBOURS,
+    RESOLVE_ITEM,
+)
+from factmill.tasks.core.measures.audits import Audit
+from factmill.tasks.core.publishing.release_forms import ExportForms
+from factmill.tasks.core.rows import Matching, StrictModel
+from factmill.tasks.core.spending.forecasting import count_characters
+from factmill.tasks.errors import SettingsError
+from factmill.tasks.options import Params, RunOptions
+from factmill.tasks.settings import ROLES, World
+from factmill.tasks.storage.source_files import SourceFile
 
 WIKIDATA_QUERIES = tuple(
-    f"wikidata/{name}"
-    for name in ("find_items", "describe_items", "label", "resolve_item", "neighbours", "list_facts", "item_facts")
+    file
+    for each in (FIND_ITEMS, DESCRIBE_ITEMS, LABEL, ALIASES, RESOLVE_ITEM, NEIGHBOURS, LIST_FACTS, ITEM_FACTS)
+    for file in each.files
 )
 """Queries that every benchmark may ask of a Wikidata."""
 WIKIDATA_SOURCE = "wikidata"
@@ -95,7 +109,11 @@ class Benchmark:
     lock_inputs: Callable[[Any, RunOptions], Locked[Inputs]]
     """Parameters → what the build depends on; UsageError says what was expected."""
     recipe: str
-    """Where its Prefect flow is: `module:function`. The flow takes `params` and `run`."""
+    """Where its Prefect flow is: `module:function`. The flow takes `params` and `run`. Of an evaluation with the usual steps where
+    this record is, whose flow is made of it."""
+    narrowing: frozenset[str] = frozenset({"limit"})
+    """Parameters that say how much is read, and of what, and inputs that they come to: what only one of two builds read may
+    follow from them."""
     tables: Mapping[str, type[BaseModel]]
     """Published tables with their row models; each has an `id`."""
     main_table: str
@@ -103,6 +121,8 @@ class Benchmark:
     """Column of the main table by which rows fall into parts: `show` spreads what it prints over them."""
     shown: Mapping[str, str]
     """Columns that `show` prints, with their headings."""
+    ordered: frozenset[str] = frozenset()
+    """Of these, lists whose order means something (fine to coarse, a path): `show` puts arrows between what they hold."""
     trace: tuple[str, ...]
     """Columns whose values are ids of the row at earlier stages, under which its calls are filed."""
     matching: Matching = field(default_factory=Matching)
@@ -110,6 +130,9 @@ class Benchmark:
     explain: Callable[[Any], Iterable[str]]
     """A row of the main table (its row model), as lines to read."""
     beside: tuple[SideTable, ...] = ()
+    statements: str = ""
+    """SELECT of the statements of Wikidata that its rows rest on, for analysts: build_id, row_id, subject, property, value,
+    statement, modified, asked_for (`tasks/storage/schema.py`); empty: its rows rest on none."""
     held_out: tuple[str, ...] = ()
     """Tables with answers of a test part, which exports leave out unless they are asked for."""
     forms: ExportForms = field(default_factory=ExportForms)
@@ -129,6 +152,17 @@ class Benchmark:
     """Id of a row where a pilot draws → of what is drawn whole, where rows of one such thing ask the same (`pilot_sides`)."""
     pilot_size: Callable[[Mapping[str, Any]], int] = count_characters
     """Row where a pilot draws → by what number goes how much it will ask (a question's paths)."""
+    evaluation: str = ""
+    """Where the evaluation of models on it is (`module:NAME`); empty: none."""
+    analysis: str = ""
+    """Where the record of what looks into its evaluations is (`module:NAME`); empty: nothing does."""
+    release: str = ""
+    """Where its release forms are (`module:NAME`); empty: it is not released."""
+    page: str = ""
+    """Where the function is that lists the distributions on a build's page (`module:function`); empty: the page shows
+    what it shows of every benchmark."""
+    root: Path | None = None
+    """Folder whose prompts/, sparql/ and data/ its package reads beside factmill's; None: it has none of its own."""
     audit: Audit = field(default_factory=partial(Audit, (), ""))
     """How people check its rows, as the paper's authors did; nobody checks those of an evaluation so."""
 
@@ -136,6 +170,16 @@ class Benchmark:
     def row(self) -> type[BaseModel]:
         """Model of the main table's rows."""
         return self.tables[self.main_table]
+
+
+def load_place(place: str) -> Any:
+    """Return what `module:name` names; SettingsError where there is none."""
+    try:
+        return resolve_name(place)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise SettingsError(
+            f"{place} cannot be loaded ({error}); expected module:name of an installed package"
+        ) from error
 
 
 def is_from_wikidata(source: Sequence[str], run: RunOptions, world: World) -> bool:

@@ -10,7 +10,7 @@ import shutil
 import tempfile
 import time
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from datetime import UTC, datetime
@@ -19,18 +19,18 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import pyarrow as pa
-from prefect import Task
+from prefect import Task, task
 from prefect.settings import get_current_settings
 from prefect.task_runners import ThreadPoolTaskRunner
 
-from tasks import progress
-from tasks.clients.sending.sender import interrupt_sending
-from tasks.core.fingerprints import digest_json
-from tasks.core.receipts import DRAWING, SUMMED, Batch, Receipt, describe_stage, name_batch
-from tasks.engine.batches import choose_size, finished
-from tasks.engine.benchmark import Benchmark, Inputs, Locked
-from tasks.engine.datasets import Dataset
-from tasks.engine.endings import (
+from factmill.tasks import progress
+from factmill.tasks.clients.sending.sender import interrupt_sending
+from factmill.tasks.core.fingerprints import digest_json
+from factmill.tasks.core.receipts import DRAWING, SUMMED, Batch, Receipt, describe_stage, name_batch
+from factmill.tasks.core.spending.forecasting import draw_places
+from factmill.tasks.engine.batches import Dataset, batch_key, choose_size, finished, work_on
+from factmill.tasks.engine.benchmark import Benchmark, Inputs, Locked
+from factmill.tasks.engine.endings import (
     CAUSES,
     WAITING,
     count_reasons,
@@ -42,31 +42,28 @@ from tasks.engine.endings import (
     is_lost_to_run,
     is_silent,
 )
-from tasks.engine.holding import hold, run_folder
-from tasks.engine.naming.locks import describe_lock, describe_origin, make_lock
-from tasks.engine.runs import Run, close_run, describe_run, open_run, read_moments
-from tasks.engine.since.checking import settle_since
-from tasks.engine.since.contents import is_embedded, note_contents
-from tasks.engine.spending.bounds import Meter, compare, find_unknown_costs, tell_reached, tell_spent
-from tasks.engine.spending.pilot import draw_pilot
-from tasks.errors import (
+from factmill.tasks.engine.naming.locks import describe_lock, describe_origin, make_lock
+from factmill.tasks.engine.runs import Run, close_run, describe_run, hold, open_run, read_moments, run_folder
+from factmill.tasks.engine.since import is_embedded, note_contents, settle_since
+from factmill.tasks.engine.spending.bounds import Meter, compare, find_unknown_costs, tell_reached, tell_spent
+from factmill.tasks.errors import (
     BudgetReached,
+    BuildError,
     FactmillError,
     FunnelError,
     NothingPublished,
     RepliesAwaited,
     ResourcesExhausted,
 )
-from tasks.memory import find_shortage, give_back_memory
-from tasks.options import BuildReport, RunOptions, warehouse_of
-from tasks.processes import end_soon
-from tasks.storage.builds import describe_caution, describe_tables, list_spoilt_calls, merge_stage, publish
-from tasks.storage.housekeeping.warehouse import VERIFYING
-from tasks.storage.recording.folders import make_work_folder
-from tasks.storage.recording.kept import Kept, write_kept
-from tasks.storage.recording.records import count_scripted, sum_up_ages
-from tasks.storage.shards import digest_tables
-from tasks.storage.warehouse import Connection, close_engine, open_warehouse
+from factmill.tasks.memory import find_shortage, give_back_memory
+from factmill.tasks.options import BuildReport, RunOptions, warehouse_of
+from factmill.tasks.processes import end_soon
+from factmill.tasks.storage.builds import describe_caution, describe_tables, list_spoilt_calls, merge_stage, publish
+from factmill.tasks.storage.housekeeping.warehouse import VERIFYING
+from factmill.tasks.storage.recording.folders import make_work_folder
+from factmill.tasks.storage.recording.records import Kept, count_scripted, sum_up_ages, write_kept
+from factmill.tasks.storage.shards import digest_tables
+from factmill.tasks.storage.warehouse import close_engine, open_warehouse
 
 _MOST_WAITING = 128
 """Batches that wait for batch jobs at once, at most."""
@@ -166,18 +163,26 @@ class Build:
             self.run.recorder.merge()
             return report
         if not report.rows:
-            report = report.model_copy(update={"nothing_published": self._describe_waiting() or self._end(report)})
+            waiting = sum(reasons.get(WAITING, 0) for reasons in self.reasons.values())
+            if not waiting:
+                self._end(report)
+            name = self.benchmark.name
+            why = (
+                f"{name}: no row is published yet, {waiting} wait for a decision: factmill review export latest:{name} --to "
+                "FILE.csv, fill it in, factmill review import FILE.csv, then run the same command again"
+            )
+            report = report.model_copy(update={"nothing_published": why})
         if self.options.mode != "replay" and is_embedded(self.run.lock):
             note_contents(self.run, self.kept)
+        begun, oldest = datetime.fromisoformat(self.run.options["begun"]), read_moments(self.run.options["oldest"])
         with self.run.recorder.merging() as db:
             write_kept(db, self.run_id, self.kept)
-            report = report.model_copy(
-                update={
-                    "replies": self._sum_up_ages(db),
-                    "scripted": count_scripted(db, self.run_id),
-                    "forecast": compare(db, self.run.lock, self.run_id),
-                }
-            )
+            told = {
+                "replies": sum_up_ages(db, self.run_id, begun, oldest),
+                "scripted": count_scripted(db, self.run_id),
+                "forecast": compare(db, self.run.lock, self.run_id),
+            }
+            report = report.model_copy(update=told)
             before = {build_id for (build_id,) in db.execute("SELECT build_id FROM builds").fetchall()}
             record = publish(
                 db,
@@ -188,15 +193,13 @@ class Build:
                 tables,
                 report.model_dump(mode="json", exclude={"build_id", "tables"}),
                 self.started_at,
+                self.benchmark.tables,
+                self.benchmark.statements,
             )
             described = describe_tables(db, record.build_id)
         named = {"build_id": record.build_id, "confirmed": record.build_id in before}
         published = report.model_copy(update={**named, "tables": described})
         return published.model_copy(update={"seconds": round(time.perf_counter() - self._started, 2)})
-
-    def _sum_up_ages(self, db: Connection) -> dict[str, dict[str, Any]]:
-        begun, oldest = self.run.options["begun"], read_moments(self.run.options["oldest"])
-        return sum_up_ages(db, self.run_id, datetime.fromisoformat(begun), oldest)
 
     def _map(
         self,
@@ -226,7 +229,12 @@ class Build:
                 ]
                 for future, before in zip(futures, done, strict=True):
                     try:
-                        receipts.append(future.result() if before is None else future.result().found_again())
+                        made = future.result()
+                        if not isinstance(made, Receipt):
+                            raise BuildError(
+                                f"the step {step.name} returned {type(made).__name__}; expected what work.finish returns"
+                            )
+                        receipts.append(made if before is None else made.found_again())
                         bar.advance(receipts[-1])
                     except RepliesAwaited as error:
                         awaited = error  # the other batches write their requests too
@@ -297,19 +305,14 @@ class Build:
             shutil.rmtree(self.run.folder / stage, ignore_errors=True)
         raise NothingPublished(told, report.model_copy(update={"nothing_published": told}))
 
-    def _describe_waiting(self) -> str:
-        """Return what to do about rows that wait for a decision, where all that is left of a build are such."""
-        waiting = sum(reasons.get(WAITING, 0) for reasons in self.reasons.values())
-        name = self.benchmark.name
-        if not waiting:
-            return ""
-        return (
-            f"{name}: no row is published yet, {waiting} wait for a decision: factmill review export latest:{name} --to "
-            "FILE.csv, fill it in, factmill review import FILE.csv, then run the same command again"
-        )
-
     def _report(self, rows: int, facts: Mapping[str, Any]) -> BuildReport:
-        total: Callable[[str], Any] = lambda name: sum(summary[name] for summary in self.summaries)  # noqa: E731
+        def total(name: str) -> Any:
+            return sum(summary[name] for summary in self.summaries)
+
+        unknown: dict[str, Any] = {}
+        if self.options.pinned_build is None:
+            with self.run.recorder.merging() as db:
+                unknown = find_unknown_costs(self.run.services.world, db, self.run_id)
         return BuildReport(
             build_id=self.run_id,
             benchmark=self.benchmark.name,
@@ -326,7 +329,7 @@ class Build:
             tokens_in=total("tokens_in"),
             tokens_out=total("tokens_out"),
             cost_usd=round(total("cost_usd"), 6),
-            **self._find_unknown_costs(),
+            **unknown,
             seconds=round(time.perf_counter() - self._started, 2),
             warehouse=str(warehouse_of(self.options)),
             unsettled=sum(receipt.unsettled for receipt in self.receipts),
@@ -337,12 +340,6 @@ class Build:
             facts=dict(facts),
             notes=self.run.services.notes(),
         )
-
-    def _find_unknown_costs(self) -> dict[str, Any]:
-        if self.options.pinned_build is not None:
-            return {}
-        with self.run.recorder.merging() as db:
-            return find_unknown_costs(self.run.services.world, db, self.run_id)
 
     def _key(self, *parts: Any) -> str:
         return digest_json([digest_json(self.run.lock), self.run.options["floor"], self.run.options["oldest"], *parts])
@@ -392,7 +389,9 @@ def open_build(benchmark: Benchmark, inputs: Locked[Inputs], options: RunOptions
         close_run(str(folder))
         os.close(holder)
         if finished_well or scratch or not any(path.is_dir() for path in folder.iterdir()):
-            _forget_run(folder)
+            shutil.rmtree(folder, ignore_errors=True)
+            for cached in get_current_settings().results.local_storage_path.glob(f"{folder.name}-*"):
+                cached.unlink(missing_ok=True)
 
 
 @cache
@@ -420,8 +419,19 @@ def _interrupting() -> Iterator[None]:
         raise
 
 
-def _forget_run(folder: Path) -> None:
-    """Remove a run's files, and what Prefect has cached of its batches."""
-    shutil.rmtree(folder, ignore_errors=True)
-    for cached in get_current_settings().results.local_storage_path.glob(f"{folder.name}-*"):
-        cached.unlink(missing_ok=True)
+NOT_DRAWN = "not_in_pilot"
+
+
+@task(name=DRAWING, cache_key_fn=batch_key, persist_result=True)
+def draw_pilot(batch: Batch) -> Receipt:
+    """Pass on so many rows that stand for all of them; the others leave the pilot as not drawn."""
+    work = work_on(batch)
+    table = work.table()
+    rows = table.to_pylist()
+    by = [name for name in work.run.pilot_by if name in table.column_names]
+    parts = [[str(row[name]) for name in by] for row in rows]
+    sides = [str(row.get(work.run.pilot_sides, "")) for row in rows]
+    sizes, ids = [work.run.pilot_size(row) for row in rows], [row["id"] for row in rows]
+    drawn = draw_places(parts, sides, sizes, ids, work.run.options["pilot"])
+    mean = sum(sizes) / max(1, len(sizes)) or 1.0
+    return work.finish_drawn(table, {at: sizes[at] / mean for at in drawn}, NOT_DRAWN)

@@ -6,11 +6,12 @@ ends the build there, from one row on: no later stage could bring any back. A bu
 both, ends when it is to be published. Rows that wait for a decision are not lost: they are published as none yet.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tasks.core.receipts import Receipt
-from tasks.storage.shards import read_shard
+from factmill.tasks.core.receipts import Receipt
+from factmill.tasks.storage.shards import read_shard
 
 WAITING = "not_reviewed"
 """Reason of rows that wait for a decision of a person."""
@@ -74,10 +75,8 @@ def describe_loss(reasons: Reasons, detail: str, world: str, is_passing: bool) -
     assert main is not None
     stage, reason = main
     first = f"{stage} lost {reasons[stage][reason]} to {reason}"
-    others = sorted(
-        ((place, other, count) for place, found in reasons.items() for other, count in found.items()),
-        key=lambda loss: -loss[2],
-    )
+    losses = [(place, other, count) for place, found in reasons.items() for other, count in found.items()]
+    others = sorted(losses, key=lambda loss: -loss[2])
     told = [f"{place} {count} to {other}" for place, other, count in others if (place, other) != main]
     more = f". Lost beside: {', '.join(told[:_MOST_TOLD])}{' …' if len(told) > _MOST_TOLD else ''}" if told else ""
     advice = CAUSES.get(reason) or (_SERVICE if is_passing else _VERDICT)
@@ -118,9 +117,8 @@ def first_trouble(receipts: Sequence[Receipt]) -> str:
 
 def count_reasons(receipts: Sequence[Receipt]) -> dict[str, int]:
     """Return reason → number of rejects, most frequent first."""
-    counts: dict[str, int] = {}
+    counts = Counter[str]()
     for receipt in receipts:
         if receipt.rejects:
-            for reason in read_shard(receipt.shard, "rejects")["reason"].to_pylist():
-                counts[reason] = counts.get(reason, 0) + 1
+            counts.update(read_shard(receipt.shard, "rejects")["reason"].to_pylist())
     return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))

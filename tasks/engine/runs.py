@@ -1,4 +1,4 @@
-"""Runs: what a process has open while it works on a build.
+"""Runs: what a process has open while it works on a build, and the lock by which one process makes it at a time.
 
 A run is opened once a process, from the folder that a batch names, so tasks work in the flow's own process and in a
 worker's alike.
@@ -6,28 +6,35 @@ worker's alike.
 
 import json
 import math
+import os
+import shutil
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from tasks.clients.batch_jobs.job_files import JobsPlace
-from tasks.clients.batch_jobs.request_files import RequestFiles
-from tasks.core.calls.call import Mode
-from tasks.core.fingerprints import digest_json
-from tasks.core.spending.forecasting import count_characters
-from tasks.engine.naming.identities import find_max_ages, find_oldest_moments
-from tasks.engine.services import Services
-from tasks.errors import BuildError
-from tasks.files import absolute_path
-from tasks.options import RunOptions, warehouse_of
-from tasks.settings import home, load_world
-from tasks.storage.recording.folders import jobs_folder
-from tasks.storage.recording.recorder import Recorder
-from tasks.storage.recording.records import newest_record
+from pydantic import BaseModel
 
+from factmill.tasks.clients.batch_jobs.job_files import JobsPlace
+from factmill.tasks.clients.batch_jobs.request_files import RequestFiles
+from factmill.tasks.core.calls.call import Mode
+from factmill.tasks.core.fingerprints import digest_json
+from factmill.tasks.core.spending.forecasting import count_characters
+from factmill.tasks.engine.naming.identities import find_max_ages, find_oldest_moments
+from factmill.tasks.engine.services import Services
+from factmill.tasks.errors import BuildError, BuildHeld
+from factmill.tasks.files import absolute_path
+from factmill.tasks.options import RunOptions, warehouse_of
+from factmill.tasks.processes import lock_now
+from factmill.tasks.settings import home, load_world
+from factmill.tasks.storage.recording.folders import jobs_folder, make_work_folder, work_folder
+from factmill.tasks.storage.recording.recorder import Recorder
+from factmill.tasks.storage.recording.records import newest_record
+
+M = TypeVar("M", bound=BaseModel)
 NOW = "0s"
 _GOES_ON_S = 86_400.0
 """Seconds within which a run that was stopped goes on, however young the replies have to be that it rests on."""
@@ -53,8 +60,14 @@ class Run:
     pilot_size: Callable[[Mapping[str, Any]], int] = count_characters
     """Row → its size."""
 
+    def read_inputs(self, model: type[M]) -> M:
+        """Return the build's inputs as its lock has them."""
+        if not isinstance(self.inputs, model):
+            self.inputs = model.model_validate(self.lock["params"])
+        return self.inputs
 
-RUN = "run.json"
+
+RUN, _FILE = "run.json", "held"
 _runs: dict[str, Run] = {}
 _opening = threading.Lock()
 
@@ -68,15 +81,9 @@ def open_run(folder: str) -> Run:
                 raise BuildError(f"{folder} is no folder of a run; build again")
             options = described["options"]
             mode: Mode = options["mode"]
-            recorder = Recorder(
-                Path(options["warehouse"]),
-                mode,
-                options["floor"],
-                options["pinned_build"],
-                read_moments(options["oldest"]),
-                options["stale_if_error"],
-            )
-            warehouse = Path(options["warehouse"])
+            warehouse, oldest = Path(options["warehouse"]), read_moments(options["oldest"])
+            serving = (options["floor"], options["pinned_build"], oldest, options["stale_if_error"])
+            recorder = Recorder(warehouse, mode, *serving)
             jobs = JobsPlace(jobs_folder(warehouse, mode), Path(folder).name, warehouse)
             requests, replies = (Path(given) if given else None for given in (options["requests"], options["replies"]))
             files = RequestFiles(jobs.run, Path(folder), requests, replies) if requests or replies else None
@@ -164,13 +171,59 @@ def _read_settled(folder: Path, told: Mapping[str, Any], now: datetime) -> dict[
     described = read_run(folder)
     if described is None:
         return None
-    before = described["options"]
-    if described.get("settled") != digest_json(
-        {name: before.get(name) for name in ("floor", "begun", "oldest", *told)}
-    ):
+    settled = {name: described["options"].get(name) for name in ("floor", "begun", "oldest", *told)}
+    if described.get("settled") != digest_json(settled):
         return None  # it is damaged, or of another factmill
-    age_s = (now - datetime.fromisoformat(before["begun"])).total_seconds()
+    age_s = (now - datetime.fromisoformat(settled["begun"])).total_seconds()
     goes_on = age_s <= max(min(told["max_ages"].values(), default=math.inf), _GOES_ON_S)
-    if not goes_on or any(before.get(name) != each for name, each in told.items()):
-        return None
-    return {name: before[name] for name in ("floor", "begun", "oldest", *told)}
+    return settled if goes_on and all(settled[name] == each for name, each in told.items()) else None
+
+
+def run_folder(name: str, lock: Mapping[str, Any], options: RunOptions) -> Path:
+    """Return the folder in which a build with this lock is made; `name`: the benchmark's."""
+    run_id = f"{name}-{digest_json(lock)[:12]}" + ("-refresh" if options.mode == "refresh" else "")
+    run_id += f"-pilot{options.pilot}" if options.pilot else ""
+    return work_folder(warehouse_of(options)) / run_id
+
+
+def hold(folder: Path, doing: str = "making this very build") -> int:
+    """Hold a folder until the descriptor that is returned is closed; BuildHeld when another process does.
+
+    `doing`: what that one then does.
+    """
+    fd = os.open(folder / _FILE, os.O_CREAT | os.O_RDWR, 0o644)
+    if not lock_now(fd):
+        holder = os.read(fd, 32).decode("ascii", "replace") or "unknown"
+        os.close(fd)
+        raise BuildHeld(f"process {holder} is {doing} in {folder}; wait for it or stop it")
+    os.ftruncate(fd, 0)
+    os.write(fd, str(os.getpid()).encode())
+    return fd
+
+
+@contextmanager
+def holding(folder: Path, doing: str) -> Iterator[None]:
+    """Hold a folder, which is made if need be, for as long as something is done; BuildHeld when another process does it."""
+    make_work_folder(folder)
+    fd = hold(folder, doing)
+    try:
+        yield
+    finally:
+        os.close(fd)
+
+
+def refuse_held(folder: Path) -> None:
+    """BuildHeld when a process makes the build of a run folder just now."""
+    if (folder / _FILE).is_file():
+        os.close(hold(folder))
+
+
+def forget_finished(folder: Path) -> None:
+    """Remove the run folder of a build that is published, as a process that was stopped just then leaves it."""
+    if folder.is_dir():
+        try:
+            holder = hold(folder)
+        except (BuildError, OSError):
+            return  # it is being made anew, or cannot be written
+        shutil.rmtree(folder, ignore_errors=True)
+        os.close(holder)

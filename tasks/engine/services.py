@@ -8,22 +8,19 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from tasks.assets import load_query
-from tasks.clients.batch_jobs.job_files import JobsPlace
-from tasks.clients.batch_jobs.request_files import RequestFiles
-from tasks.clients.sending.budget import Budget
-from tasks.clients.sending.lazy import LazyService
-from tasks.clients.sending.limiter import share_limiter
-from tasks.core.addresses import is_query_service, is_wikimedia_api
-from tasks.core.calls.call import Service
-from tasks.core.calls.paths import Ask, PathsByCalls
-from tasks.core.fingerprints import digest_json
-from tasks.core.paths import PathFinder
-from tasks.core.service_settings import EMBEDDED, SCRIPTED, Endpoint, Model
-from tasks.engine.cluster.asking import Cluster
-from tasks.engine.cluster.library import import_distributed
-from tasks.engine.cluster.wanted import Wanted
-from tasks.engine.naming.identities import (
+from factmill.tasks.clients.batch_jobs.job_files import JobsPlace
+from factmill.tasks.clients.batch_jobs.request_files import RequestFiles
+from factmill.tasks.clients.sending.budget import Budget
+from factmill.tasks.clients.sending.lazy import LazyService
+from factmill.tasks.clients.sending.limiter import share_limiter
+from factmill.tasks.core.calls.call import Service
+from factmill.tasks.core.calls.paths import Ask, PathsByCalls
+from factmill.tasks.core.fingerprints import digest_json
+from factmill.tasks.core.paths import PathFinder
+from factmill.tasks.core.service_settings import EMBEDDED, SCRIPTED, Endpoint, Model, is_query_service, is_wikimedia_api
+from factmill.tasks.engine.cluster.asking import Cluster
+from factmill.tasks.engine.cluster.wire import Wanted, import_distributed
+from factmill.tasks.engine.naming.identities import (
     embedder_name,
     identify_service,
     perplexity_identity,
@@ -32,16 +29,16 @@ from tasks.engine.naming.identities import (
     translator_identity,
     translator_model,
 )
-from tasks.errors import SettingsError
-from tasks.processes import one_at_a_time
-from tasks.progress import say
-from tasks.settings import World, api_key, graphs_folder, load_world, read_token, require_variables
-from tasks.text.suggestions import suggest_name
+from factmill.tasks.errors import SettingsError
+from factmill.tasks.processes import one_at_a_time
+from factmill.tasks.progress import say
+from factmill.tasks.settings import World, api_key, graphs_folder, load_world, read_token, require_variables
+from factmill.tasks.text.whole import suggest_name
 
 if TYPE_CHECKING:
-    from tasks.graph.lookup import Graph
-    from tasks.models.cross_encoder import PairScorer
-    from tasks.models.embed import Embedder
+    from factmill.tasks.graph.lookup import Graph
+    from factmill.tasks.models.cross_encoder import PairScorer
+    from factmill.tasks.models.embed import Embedder
 
 T = TypeVar("T")
 ServiceName = Literal["wikidata", "wikipedia", "pageviews", "falcon", "dbpedia"]
@@ -100,14 +97,18 @@ class Services:
         cluster = Cluster(world.compute) if world.compute.engine == "dask" else None
         if cluster:
             stack.callback(cluster.close)
+        names: tuple[ServiceName, ...] = ("wikidata", "wikipedia", "pageviews", "falcon", "dbpedia")
+        opened: dict[str, Any] = {
+            name: _open_web_service(name, getattr(world, name), world, endpoints) for name in names
+        }
+        if world.wikidata.engine == "graph":
+            from factmill.tasks.graph.lookup import open_graph
+
+            opened["wikidata"] = stack.enter_context(open_graph(world.wikidata.graph, graphs_folder(home)))
         return cls(
             world=world,
             home=home,
-            wikidata=_open_wikidata(world, home, endpoints, stack),
-            wikipedia=_open_web_service("wikipedia", world.wikipedia, world, endpoints),
-            pageviews=_open_web_service("pageviews", world.pageviews, world, endpoints),
-            falcon=_open_web_service("falcon", world.falcon, world, endpoints),
-            dbpedia=_open_web_service("dbpedia", world.dbpedia, world, endpoints),
+            **opened,
             jobs=jobs,
             files=files,
             cluster=cluster,
@@ -122,16 +123,27 @@ class Services:
                 f"the world {self.world.name} names no model in the role {role}; add [models.{role}] to its file"
                 f"{suggest_name(role, self.world.models)}"
             )
-        return self._once(f"model {role}", lambda: self._open_model(settings)), settings
+        return self._once(f"model {role}", lambda: self._open_chat(settings)), settings
 
-    def _open_model(self, settings: Model) -> Service:
-        if settings.kind == "scripted":
-            return _open_scripted()
-        return _open_chat(settings, self.world.user_agent, self.jobs, self.files if settings.kind == "openai" else None)
+    def _open_chat(self, settings: Model) -> Service:
+        identity = SCRIPTED if settings.kind == "scripted" else settings.url
+
+        def connect() -> Service:
+            if settings.kind == "scripted":
+                from factmill.tasks.world.replies import ScriptedReplies
+
+                return ScriptedReplies()
+            from factmill.tasks.clients.chat import Chat
+
+            jobs, files = self.jobs, self.files if settings.kind == "openai" else None
+            own = replace(jobs, folder=jobs.folder / digest_json([identity, settings.name])[:16]) if jobs else None
+            return Chat(identity, settings, lambda: api_key(settings), self.world.user_agent, own, files)
+
+        return LazyService(identity, True, connect)
 
     def graph(self) -> "Graph":
         """Return the local graph of this world, for what needs all labels at hand; SettingsError when there is none."""
-        from tasks.graph.lookup import Graph
+        from factmill.tasks.graph.lookup import Graph
 
         if isinstance(self.wikidata, Graph):
             return self.wikidata
@@ -139,53 +151,85 @@ class Services:
 
     def paths(self, ask: Ask) -> PathFinder:
         """Return what finds paths in this world's Wikidata: a local graph, here or on a cluster, or calls through `ask`."""
-        from tasks.graph.lookup import Graph
+        from factmill.tasks.graph.lookup import Graph
 
         service, cluster = self.wikidata, self.cluster
         if not isinstance(service, Graph):
             return PathsByCalls(ask, service.identity)
         if cluster is None:
             return service
-        from tasks.engine.cluster.remote import RemotePaths
+        from factmill.tasks.engine.cluster.remote import RemotePaths
 
         return RemotePaths(service.manifest.digest, cluster)
 
     def embedder(self) -> "Embedder":
         """Return the sentence encoder of this world, opened once a process."""
-        return self._once("embedder", self._open_embedder)
 
-    def _open_embedder(self) -> "Embedder":
-        from tasks.models.char_ngrams import CHAR_NGRAMS
-        from tasks.models.embed import find_embedder, share_embedder
+        def open_it() -> "Embedder":
+            from factmill.tasks.models.embed import CHAR_NGRAMS, find_embedder, share_embedder
 
-        name = embedder_name(self.world, self.home)
-        # n-grams are counted in less time than it takes to ask for them
-        if self.cluster is None or name == CHAR_NGRAMS:
-            return share_embedder(name, self.home)
-        from tasks.engine.cluster.remote import open_remote_embedder
+            name = embedder_name(self.world, self.home)
+            # n-grams are counted in less time than it takes to ask for them
+            if self.cluster is None or name == CHAR_NGRAMS:
+                return share_embedder(name, self.home)
+            from factmill.tasks.engine.cluster.remote import open_remote_embedder
 
-        return open_remote_embedder(find_embedder(name, self.home), self.cluster)
+            return open_remote_embedder(find_embedder(name, self.home), self.cluster)
+
+        return self._once("embedder", open_it)
 
     def cross_encoder(self, name: str) -> "PairScorer":
         """Return a cross-encoder of this home, opened once."""
-        return self._once(f"cross-encoder {name}", lambda: self._open_cross_encoder(name))
 
-    def _open_cross_encoder(self, name: str) -> "PairScorer":
-        from tasks.models.cross_encoder import CrossEncoder, find_cross_encoder
+        def open_it() -> "PairScorer":
+            from factmill.tasks.models.cross_encoder import CrossEncoder, find_cross_encoder
 
-        if self.cluster is None:
-            return CrossEncoder(find_cross_encoder(name, self.home))
-        from tasks.engine.cluster.remote import open_remote_cross_encoder
+            found = find_cross_encoder(name, self.home)
+            if self.cluster is None:
+                return CrossEncoder(found)
+            from factmill.tasks.engine.cluster.remote import open_remote_cross_encoder
 
-        return open_remote_cross_encoder(find_cross_encoder(name, self.home), self.cluster)
+            return open_remote_cross_encoder(found, self.cluster)
+
+        return self._once(f"cross-encoder {name}", open_it)
 
     def translator(self) -> Service:
         """Return the translator of this world."""
-        return self._once("translator", lambda: _open_translator(self.world, self.home, self.cluster))
+        return self._once("translator", self._open_translator)
+
+    def _open_translator(self) -> Service:
+        settings, identity = translator_model(self.world), translator_identity(self.world, self.home)
+        if self.cluster:
+            return _open_remote("translator", identity, self.cluster)
+        from factmill.tasks.models.services import serve_translator
+        from factmill.tasks.models.translate import Translator, find_translator
+
+        local = serve_translator(
+            identity, lambda: Translator(find_translator(settings.name, self.home), compute_type=settings.compute_type)
+        )
+        return LazyService(identity, True, lambda: local, computes=True)
 
     def perplexity(self) -> Service:
         """Return the language model of this world that weighs texts."""
-        return self._once("perplexity", lambda: _open_perplexity(self.world, self.home, self.cluster))
+        return self._once("perplexity", self._open_perplexity)
+
+    def _open_perplexity(self) -> Service:
+        settings, identity = perplexity_model(self.world), perplexity_identity(self.world, self.home)
+        if settings.kind == "openai":
+            from factmill.tasks.clients.perplexity import Scorer
+
+            user_agent = self.world.user_agent
+            return LazyService(
+                identity, True, lambda: Scorer(identity, settings, lambda: api_key(settings), user_agent)
+            )
+        if self.cluster:
+            return _open_remote("perplexity", identity, self.cluster)
+        from factmill.tasks.models.perplexity import LanguageModel, find_perplexity
+        from factmill.tasks.models.services import serve_perplexity
+
+        found = find_perplexity(settings.name, self.home)
+        local = serve_perplexity(identity, lambda: LanguageModel(found, compute_type=settings.compute_type))
+        return LazyService(identity, True, lambda: local, computes=True)
 
     def _once(self, name: str, open_it: Callable[[], T]) -> T:
         """Return what is opened at the first call of that name."""
@@ -212,32 +256,27 @@ class Services:
 
 def embedded_graph(home: Path) -> "Graph":
     """Return the embedded world's facts as a local graph, made on first use and kept under the world's digest."""
-    from tasks.graph.lookup import open_graph
-    from tasks.graph.manifest import FORMAT_VERSION
-    from tasks.world.data import WORLD_FOLDER
-    from tasks.world.store import digest_store
+    from factmill.tasks.graph.folders import FORMAT_VERSION
+    from factmill.tasks.graph.lookup import open_graph
+    from factmill.tasks.world.data import WORLD_FOLDER
+    from factmill.tasks.world.serving import digest_store
 
     folder, name = home / "world-graphs", f"{digest_store(WORLD_FOLDER)}-{FORMAT_VERSION}"
     with one_at_a_time(home / "world-cache" / "graph.lock", say):
         if not (folder / name).is_dir():
+            from factmill.tasks.graph.load import load_graph
+            from factmill.tasks.world.files import load_world_data
+            from factmill.tasks.world.rdf import write_rdf
+
             shutil.rmtree(folder, ignore_errors=True)
-            _load_world_graph(folder, name)
+            # beside the graph: what a killed process leaves goes when the graph is made after all
+            folder.mkdir(parents=True)
+            triples = folder / "world.nt"
+            with triples.open("w", encoding="utf-8") as file:
+                write_rdf(load_world_data(WORLD_FOLDER), file)
+            load_graph([str(triples)], name, folder, WORLD_LANGUAGES)
+            triples.unlink()
     return open_graph(name, folder)
-
-
-def _load_world_graph(folder: Path, name: str) -> None:
-    from tasks.graph.load import load_graph
-    from tasks.world.data import WORLD_FOLDER
-    from tasks.world.files.reading import load_world_data
-    from tasks.world.rdf import write_rdf
-
-    # beside the graph: what a killed process leaves goes when the graph is made after all
-    folder.mkdir(parents=True)
-    triples = folder / "world.nt"
-    with triples.open("w", encoding="utf-8") as file:
-        write_rdf(load_world_data(WORLD_FOLDER), file)
-    load_graph([str(triples)], name, folder, WORLD_LANGUAGES)
-    triples.unlink()
 
 
 def _endpoint_finder(world: World, home: Path, stack: ExitStack) -> Callable[[], dict[str, str]]:
@@ -249,7 +288,7 @@ def _endpoint_finder(world: World, home: Path, stack: ExitStack) -> Callable[[],
     def endpoints() -> dict[str, str]:
         with lock:
             if not started and world.is_embedded:
-                from tasks.world.serving import running_world
+                from factmill.tasks.world.serving import running_world
 
                 started.update(stack.enter_context(running_world(home)).endpoints)
                 # the embedded store holds DBpedia's links to its items too
@@ -257,14 +296,6 @@ def _endpoint_finder(world: World, home: Path, stack: ExitStack) -> Callable[[],
         return {name: started[name] if url == "embedded" else url for name, url in given.items() if url}
 
     return endpoints
-
-
-def _open_wikidata(world: World, home: Path, endpoints: Callable[[], dict[str, str]], stack: ExitStack) -> Service:
-    if world.wikidata.engine == "graph":
-        from tasks.graph.lookup import open_graph
-
-        return stack.enter_context(open_graph(world.wikidata.graph, graphs_folder(home)))
-    return _open_web_service("wikidata", world.wikidata, world, endpoints)
 
 
 def _open_web_service(
@@ -286,86 +317,30 @@ def _connect(name: ServiceName, url: str, identity: str, settings: Endpoint, wor
         shared = share_limiter("query service", rules.query_parallel, work_s_per_minute=rules.query_seconds_per_minute)
     elif is_wikimedia_api(url):
         shared = share_limiter("wikimedia", world.wikimedia.parallel, per_minute=world.wikimedia_rate())
+    told = (url, identity, limits, user_agent, token)
     match name:
-        case "wikidata":
-            from tasks.clients.wikidata.client import WikidataSparql
-            from tasks.clients.wikidata.queries import QUERY_IDS
+        case "wikidata" | "dbpedia":
+            from factmill.tasks.clients.sparql import SparqlClient
 
-            queries = {each: load_query(query_id) for each, query_id in QUERY_IDS.items()}
-            return WikidataSparql(url, identity, limits, user_agent, queries, token, shared)
+            return SparqlClient("Wikidata" if name == "wikidata" else "DBpedia", *told, shared)
         case "wikipedia":
-            from tasks.clients.wikipedia import Wikipedia
+            from factmill.tasks.clients.wikipedia import Wikipedia
 
-            return Wikipedia(url, identity, limits, user_agent, token, shared)
+            return Wikipedia(*told, shared)
         case "pageviews":
-            from tasks.clients.pageviews import Pageviews
+            from factmill.tasks.clients.pageviews import Pageviews
 
-            return Pageviews(url, identity, limits, user_agent, token, shared)
+            return Pageviews(*told, shared)
         case "falcon":
-            from tasks.clients.falcon import Falcon
+            from factmill.tasks.clients.falcon import Falcon
 
-            return Falcon(url, identity, limits, user_agent, token)
-        case "dbpedia":
-            from tasks.clients.dbpedia import Dbpedia
-
-            return Dbpedia(url, identity, limits, user_agent, load_query("dbpedia/same_as"), token)
+            return Falcon(*told)
 
 
-def _open_scripted() -> Service:
-    def read() -> Service:
-        from tasks.world.replies import ScriptedReplies
+def _open_remote(kind: Literal["translator", "perplexity"], identity: str, cluster: Cluster) -> Service:
+    from factmill.tasks.engine.cluster.remote import RemoteModel
 
-        return ScriptedReplies()
-
-    return LazyService(SCRIPTED, True, read)
-
-
-def _open_chat(settings: Model, user_agent: str, jobs: JobsPlace | None, files: RequestFiles | None) -> Service:
-    identity = settings.url
-    own_jobs = replace(jobs, folder=jobs.folder / digest_json([identity, settings.name])[:16]) if jobs else None
-
-    def connect() -> Service:
-        from tasks.clients.chat import Chat
-
-        return Chat(identity, settings, lambda: api_key(settings), user_agent, own_jobs, files)
-
-    return LazyService(identity, True, connect)
-
-
-def _open_perplexity(world: World, home: Path, cluster: Cluster | None) -> Service:
-    settings, identity = perplexity_model(world), perplexity_identity(world, home)
-    if settings.kind == "openai":
-        from tasks.clients.perplexity import Scorer
-
-        return LazyService(
-            identity, True, lambda: Scorer(identity, settings, lambda: api_key(settings), world.user_agent)
-        )
-    if cluster:
-        from tasks.engine.cluster.remote import RemoteModel
-
-        return LazyService(identity, True, lambda: RemoteModel(cluster, Wanted("perplexity", identity)), computes=True)
-    from tasks.models.perplexity import LanguageModel, find_perplexity
-    from tasks.models.services import serve_perplexity
-
-    local = serve_perplexity(
-        identity, lambda: LanguageModel(find_perplexity(settings.name, home), compute_type=settings.compute_type)
-    )
-    return LazyService(identity, True, lambda: local, computes=True)
-
-
-def _open_translator(world: World, home: Path, cluster: Cluster | None) -> Service:
-    settings, identity = translator_model(world), translator_identity(world, home)
-    if cluster:
-        from tasks.engine.cluster.remote import RemoteModel
-
-        return LazyService(identity, True, lambda: RemoteModel(cluster, Wanted("translator", identity)), computes=True)
-    from tasks.models.services import serve_translator
-    from tasks.models.translate import Translator, find_translator
-
-    local = serve_translator(
-        identity, lambda: Translator(find_translator(settings.name, home), compute_type=settings.compute_type)
-    )
-    return LazyService(identity, True, lambda: local, computes=True)
+    return LazyService(identity, True, lambda: RemoteModel(cluster, Wanted(kind, identity)), computes=True)
 
 
 def check_models(world: World, roles: Collection[str]) -> None:
@@ -376,7 +351,7 @@ def check_models(world: World, roles: Collection[str]) -> None:
         import_distributed()
     for model in (model for role, model in world.models.items() if role in roles):
         if model.kind == "anthropic":
-            from tasks.clients.anthropic_server import require_sdk
+            from factmill.tasks.clients.anthropic_server import require_sdk
 
             require_sdk()
         require_variables(model)
@@ -384,7 +359,7 @@ def check_models(world: World, roles: Collection[str]) -> None:
 
 def _local_graph(world: World, home: Path) -> "Graph":
     """Return the world's local graph, or the embedded world's facts as one; SettingsError when it has neither."""
-    from tasks.graph.lookup import open_graph
+    from factmill.tasks.graph.lookup import open_graph
 
     if world.wikidata.engine == "graph":
         return open_graph(world.wikidata.graph, graphs_folder(home))

@@ -1,23 +1,28 @@
-"""How a model under test is asked: once. What it says is kept as it is; what cannot be read is unscored, with its reason."""
+"""How a model under test is asked, once, and how a judge is asked about its answers. What cannot be read is unscored, with its reason.
+
+A dialogue is a generator that does nothing itself: it yields what it wants next, a prompt or something to be looked up, is
+sent what came of it, and returns the answer. So a whole batch of them is held side by side here, a round at a time, and
+another harness can hold one with a model of its own. Each turn is a recorded call of its own: a run that was killed is
+led through the turns that were answered, and goes on behind them.
+"""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
-from typing import Any, TypeVar
+from dataclasses import dataclass, replace
+from typing import Any, Generic, TypeVar
 
 import pyarrow as pa
 
-from tasks.core.calls.call import Reply
-from tasks.core.calls.chat import call_chat, read_chat
-from tasks.core.evaluation.answers_file import AnswersFile
-from tasks.core.evaluation.given import Given
-from tasks.core.evaluation.rows import Asked, Unscored
-from tasks.core.finish_reasons import is_cut
-from tasks.core.prompts import Ask
-from tasks.core.replies import TEXT, Form, Unreadable, read_said
-from tasks.core.rows import arrow_schema, rows_from_arrow
-from tasks.engine.batches import Work
-from tasks.evaluation.measured import gather_measured, load_answers
-from tasks.evaluation.record import ANSWERS, BUILT_IN, Evaluation, list_keys, read_params
+from factmill.tasks.core.calls.call import Reply
+from factmill.tasks.core.calls.chat import call_chat, read_chat
+from factmill.tasks.core.evaluation.answers import AnswersFile, Given
+from factmill.tasks.core.evaluation.rows import Answer, Asked, Unscored
+from factmill.tasks.core.finish_reasons import is_cut
+from factmill.tasks.core.prompts import Ask
+from factmill.tasks.core.replies import TEXT, UNREADABLE_KINDS, Form, Unreadable, read_said
+from factmill.tasks.core.rows import Reject, arrow_schema, rows_from_arrow
+from factmill.tasks.engine.batches import Work
+from factmill.tasks.evaluation.measured import gather_measured, load_answers
+from factmill.tasks.evaluation.record import ANSWERS, BUILT_IN, EXACT, Evaluation, list_keys, name_judge, read_params
 
 A = TypeVar("A", bound=Asked)
 
@@ -142,3 +147,93 @@ def read_given(texts: Sequence[str], finishes: Sequence[str], form: Form) -> Giv
             first.reason if isinstance(first, Unreadable) else "the token limit ended the answer before it was whole"
         )
     return Given(tuple(texts), read, ", ".join(dict.fromkeys(finishes)), unscored, detail)
+
+
+def hold_dialogues(work: Work, evaluation: Evaluation, asked: Sequence[A]) -> Iterator[tuple[A, Given]]:
+    """Put every question to the evaluation's model, all side by side, a turn at a time; yield (question, answer) in order."""
+    params = work.inputs(evaluation.inputs).params
+    rows = {row.id: row for row in asked}
+    held = {row.id: evaluation.start(row, params) for row in asked}
+    wanted: dict[str, Any] = {row_id: next(dialogue) for row_id, dialogue in held.items()}
+    answers: dict[str, Given] = {}
+
+    def go_on(row_id: str, came: Any) -> None:
+        del wanted[row_id]
+        try:
+            wanted[row_id] = held[row_id].send(came)
+        except StopIteration as ended:
+            answers[row_id] = ended.value
+
+    while wanted:
+        # all look-ups before the next prompts, so that these are sent together
+        if looks := [(row_id, each) for row_id, each in wanted.items() if not isinstance(each, Ask)]:
+            if evaluation.look is None:
+                raise TypeError(f"{evaluation.name} looks up {looks[0][1]!r}, and has nothing that does")
+            for (row_id, _), found in zip(looks, evaluation.look(work, looks), strict=True):
+                go_on(row_id, found)
+            continue
+        asks = dict(wanted)
+        said = ask_model(work, [rows[row_id] for row_id in asks], lambda row: asks[row.id], evaluation.form)  # noqa: B023 - used at once
+        for row, given in list(said):
+            go_on(row.id, given)
+    yield from ((row, answers[row.id]) for row in asked)
+
+
+B = TypeVar("B", bound=Answer)
+V = TypeVar("V")
+R = TypeVar("R", bound=Answer)
+
+
+@dataclass(frozen=True, slots=True)
+class Judged(Generic[V]):
+    """What a judge said of an answer."""
+
+    verdict: V | None
+    """None where there is none."""
+    unscored: Unscored = ""
+    detail: str = ""
+    call: str = ""
+    """Key of the recorded call; empty for the program."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judging(Generic[B, V, R]):
+    """How a benchmark's answers are judged."""
+
+    fill: Callable[[B], Ask]
+    """An answer, inside its frame (core/evaluation/frame.py), as the judge's prompt."""
+    form: Form
+    read: Callable[[B, list[str]], V | Unreadable]
+    """A reply's last verdict."""
+    compare: Callable[[B], V]
+    """The verdict of the program that stands in where the judge is `exact`."""
+    row: type[R]
+    """Row model of judged answers."""
+    mark: Callable[[B, Judged[V] | None, str], R]
+    """An answer, what was said of it and by whom → the judged row; None: nothing was asked about it."""
+    wants: Callable[[B], bool] = lambda row: not row.unscored
+    """Whether a judge is asked about an answer."""
+
+
+def judge_rows(work: Work, rows: Sequence[B], judging: Judging[B, V, R]) -> Iterator[R]:
+    """Have every answer judged that can be; yield the judged rows in the order given."""
+    said = dict(_judge(work, [row for row in rows if judging.wants(row)], judging))
+    name = name_judge(work.run.lock)
+    return (judging.mark(row, said.get(row.id), name) for row in rows)
+
+
+def _judge(work: Work, rows: Sequence[B], judging: Judging[B, V, R]) -> Iterator[tuple[str, Judged[V]]]:
+    """Yield (answer's id, what the judge said of it)."""
+    judge: str = read_params(work)["judge"]
+    if judge == EXACT:
+        yield from ((row.id, Judged(judging.compare(row))) for row in rows)
+        return
+    asked = [(row.id, row, judging.fill(row)) for row in rows]
+    for row, answer in work.ask(judge, asked, judging.form, judging.read):
+        if isinstance(answer.read, Reject):
+            # a judge's own refusal or cut reply is no verdict about the answer
+            reason: Unscored = "judge_unreadable" if answer.read.reason in UNREADABLE_KINDS else "judge_failed"
+            work.unsettled += answer.read.retryable
+            yield row.id, Judged(None, reason, answer.read.detail, answer.key)
+        else:
+            yield row.id, Judged(answer.read, call=answer.key)

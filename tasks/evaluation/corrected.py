@@ -7,10 +7,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tasks.core.evaluation.judge_cards import JudgeCard, JudgeIdentity
-from tasks.core.measures.correcting import JudgeRates, correct_share
-from tasks.core.measures.intervals import explain_interval
-from tasks.evaluation.record import Evaluation
+from factmill.tasks.core.evaluation.judge_cards import JudgeCard, JudgeIdentity
+from factmill.tasks.core.measures.correcting import JudgeRates, correct_share
+from factmill.tasks.core.measures.intervals import explain_interval
+from factmill.tasks.evaluation.record import Evaluation
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,8 @@ def correct_rates(
             mine[3] += verdict in scheme.right
     for setting, of_question in sorted(sums.items()):
         own = card.rates.get(setting)
-        rates = own if own is not None and _is_known(own) else card.rates.get("")
+        is_known = own is not None and own.sensitivity is not None and own.specificity is not None
+        rates = own if is_known else card.rates.get("")
         if rates is None:
             found, notes = None, ["the card was made by an earlier factmill: make it again"]
         else:
@@ -83,10 +84,6 @@ def correct_rates(
             labels=rates.n if rates else 0,
             note="; ".join(filter(None, notes)),
         )
-
-
-def _is_known(rates: JudgeRates) -> bool:
-    return rates.sensitivity is not None and rates.specificity is not None
 
 
 def _explain_none(rates: JudgeRates) -> str:

@@ -16,21 +16,21 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from tasks.core.evaluation.answers_file import EXPECTED, AnswersFile, read_answers
-from tasks.core.publishing.release_forms import REJECT_DETAILS
-from tasks.core.rows import arrow_schema
-from tasks.engine.batches import Work
-from tasks.engine.benchmark import Benchmark
-from tasks.errors import OldBuild, SourceError, UnknownBuild, UsageError
-from tasks.files import absolute_path
-from tasks.options import RunOptions, warehouse_of
-from tasks.storage.builds import LATEST_OF, BuildRecord, describe_choice, find_build, list_builds, rank_latest
-from tasks.storage.released_folders import INDEX, conform_rows, is_release, open_release
-from tasks.storage.source_files import SourceFile, iterate_json, lock_source
-from tasks.storage.stores import Store
+from factmill.tasks.core.evaluation.answers import EXPECTED, AnswersFile, read_answers
+from factmill.tasks.core.publishing.release_forms import REJECT_DETAILS
+from factmill.tasks.core.rows import arrow_schema
+from factmill.tasks.engine.batches import Work
+from factmill.tasks.engine.benchmark import Benchmark
+from factmill.tasks.errors import OldBuild, SourceError, UnknownBuild, UsageError
+from factmill.tasks.files import absolute_path
+from factmill.tasks.options import RunOptions, warehouse_of
+from factmill.tasks.storage.builds import LATEST_OF, BuildRecord, describe_choice, find_build, list_builds, rank_latest
+from factmill.tasks.storage.released_folders import INDEX, conform_rows, is_release, open_release
+from factmill.tasks.storage.source_files import SourceFile, iterate_json, lock_source
+from factmill.tasks.storage.stores import Store
 
 if TYPE_CHECKING:
-    from tasks.evaluation.record import Evaluation, EvaluationParams
+    from factmill.tasks.evaluation.record import Evaluation, EvaluationParams
 
 LATEST = "latest"
 
@@ -51,7 +51,12 @@ class Measured:
 def find_measured(benchmark: Benchmark, params: EvaluationParams, run: RunOptions) -> Measured:
     """Return the build that is measured on: the one that is named, else the one whose questions the file of answers says that it
     answers, else the latest. UsageError and UnknownBuild say what was expected."""
-    answers = None if params.answers is None else _lock_answers(params.answers, benchmark)
+    answers = None
+    if params.answers is not None:
+        path = Path(os.path.realpath(params.answers))  # a loop of links is no traceback
+        if not path.is_file():
+            raise UsageError(f"{params.answers}: no such file of answers; factmill evaluate {benchmark.name} --help")
+        answers = lock_source(path)
     asked_of = load_answers(answers).build if answers else ""
     note = ""
     if params.release is None:
@@ -60,7 +65,11 @@ def find_measured(benchmark: Benchmark, params: EvaluationParams, run: RunOption
     else:
         if params.build != LATEST:
             raise UsageError("--build and --release both say what to measure on; give one of them")
-        store = Store(_check_release(Path(params.release)))
+        folder = Path(params.release)
+        if not folder.is_dir() or not is_release(folder):
+            why = f"no release lies there: it has no {INDEX}; one" if folder.is_dir() else "no such folder; a release"
+            raise UsageError(f"--release {folder}: {why} is made by factmill release BUILD --to DIR")
+        store = Store(absolute_path(folder))
         record = open_release(store.path).record
     if record.benchmark != benchmark.name:
         what = params.release or record.build_id
@@ -87,13 +96,6 @@ def check_asked_of(asked_of: str, build_id: str, answers: str) -> None:
 def load_answers(file: SourceFile) -> AnswersFile:
     """Read a file of answers, once a process; SourceError says what is wrong with it."""
     return read_answers(iterate_json(file, EXPECTED), Path(file.path).name)
-
-
-def _lock_answers(answers: str, benchmark: Benchmark) -> SourceFile:
-    path = Path(os.path.realpath(answers))  # a loop of links is no traceback
-    if not path.is_file():
-        raise UsageError(f"{answers}: no such file of answers; factmill evaluate {benchmark.name} --help")
-    return lock_source(path)
 
 
 def tell_left_out(benchmark: Benchmark, store: Store) -> list[str]:
@@ -123,14 +125,9 @@ def find_measured_record(warehouse: Path, evaluation: BuildRecord) -> BuildRecor
     return None
 
 
-def read_measured(work: Work, benchmark: Benchmark, table: str) -> pa.Table:
-    """Return the rows of a table of what is measured on, by id (shape: rows × columns of its row model)."""
-    return read_held(benchmark, _open_measured(work), table)[0]
-
-
 def gather_measured(work: Work, evaluation: Evaluation) -> pa.Table:
     """Return the rows of what is measured on, as the evaluation's questions are made of them."""
-    return evaluation.gather_rows(lambda name: read_measured(work, evaluation.of, name))
+    return evaluation.gather_rows(lambda table: read_held(evaluation.of, _open_measured(work), table)[0])
 
 
 def check_tables(benchmark: Benchmark, store: Store) -> None:
@@ -151,11 +148,6 @@ def read_held(benchmark: Benchmark, store: Store, table: str) -> tuple[pa.Table,
     schema = arrow_schema(benchmark.tables[table])
     if is_held_back(benchmark, store, table):
         return schema.empty_table(), ""
-    return read_rows(benchmark, store, table)
-
-
-def read_rows(benchmark: Benchmark, store: Store, table: str) -> tuple[pa.Table, str]:
-    """Return the rows of a benchmark's table and a digest of what they were read from."""
     try:
         rows, where, digest = store.read(table)
     except SourceError as error:
@@ -165,7 +157,6 @@ def read_rows(benchmark: Benchmark, store: Store, table: str) -> tuple[pa.Table,
             f"{error}. It is held out of an export without answers, and {benchmark.name} is not measured without it; export "
             "again: factmill export BUILD --to DIR --with-answers"
         ) from error
-    schema = arrow_schema(benchmark.tables[table])
     try:
         return rows.select(schema.names).cast(schema).sort_by("id"), digest
     except (KeyError, ValueError, TypeError) as error:
@@ -196,17 +187,6 @@ def _find_build(
             "with --release DIR"
         )
     return ranked[0], describe_choice(ranked)
-
-
-def _check_release(folder: Path) -> Path:
-    """Return a release's folder; UsageError where none lies there."""
-    if not folder.is_dir():
-        raise UsageError(f"--release {folder}: no such folder; a release is made by factmill release BUILD --to DIR")
-    if not is_release(folder):
-        raise UsageError(
-            f"--release {folder}: no release lies there: it has no {INDEX}; one is made by factmill release BUILD --to DIR"
-        )
-    return absolute_path(folder)
 
 
 def _require_genuine(record: BuildRecord, store: Store, warehouse: Path) -> None:

@@ -13,24 +13,26 @@ from typing import Any, get_origin
 import pyarrow as pa
 from pydantic import ValidationError
 
-from tasks.core.evaluation.answers_file import AnswersFile
-from tasks.core.evaluation.rows import EvaluationMetric
-from tasks.core.receipts import Batch
-from tasks.core.rows import arrow_table, rows_from_arrow
-from tasks.engine.batches import Work
-from tasks.engine.runs import Run
-from tasks.engine.services import Services
-from tasks.errors import SourceError, UsageError
-from tasks.evaluation.answering import answer_built_in, take_answers
-from tasks.evaluation.judging import Judged
-from tasks.evaluation.measured import check_asked_of, check_tables, is_held_back, read_held
-from tasks.evaluation.record import EXACT, Evaluation, EvaluationInputs, JudgedParams, list_keys
-from tasks.settings import default_warehouse, home
-from tasks.storage.builds import LATEST_OF, describe_choice, find_build, list_builds, rank_latest
-from tasks.storage.recording.recorder import Recorder
-from tasks.storage.released_folders import is_release, open_release
-from tasks.storage.stores import Store
-from tasks.text.suggestions import suggest_name
+from factmill.tasks.core.evaluation.answers import AnswersFile
+from factmill.tasks.core.evaluation.rows import EvaluationMetric
+from factmill.tasks.core.receipts import Batch
+from factmill.tasks.core.rows import arrow_table, rows_from_arrow
+from factmill.tasks.engine.batches import Work
+from factmill.tasks.engine.runs import Run
+from factmill.tasks.engine.services import Services
+from factmill.tasks.errors import SourceError, UsageError
+from factmill.tasks.evaluation.answering import Judged, answer_built_in, take_answers
+from factmill.tasks.evaluation.measured import check_asked_of, check_tables, is_held_back, read_held
+from factmill.tasks.evaluation.record import EXACT, Evaluation, EvaluationInputs, JudgedParams, list_keys
+from factmill.tasks.settings import default_warehouse, home
+from factmill.tasks.storage.builds import LATEST_OF, describe_choice, find_build, list_builds, rank_latest
+from factmill.tasks.storage.recording.recorder import Recorder
+from factmill.tasks.storage.released_folders import is_release, open_release
+from factmill.tasks.storage.stores import Store
+from factmill.tasks.text.whole import suggest_name
+
+_SAID_OTHERWISE = EvaluationInputs.resolved | {"model"}
+"""Parameters that a program has no option for: what is measured on and who answers are its arguments."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,19 +95,20 @@ class Session:
         `asked`: what was asked (rows of the evaluation's `asked`); None: all of the session's questions.
         """
         asked = self.list_questions() if asked is None else asked
+        notes: dict[str, str] = {}
         if isinstance(answers, str):
-            return self._finish(answer_built_in(self.evaluation, asked, self.rows, answers, name), name)
-        keys = list_keys(asked)
-        answers.require_known(keys, f"answers to questions of {self.build or self.evaluation.of.name}")
-        scored = self._finish(take_answers(self.evaluation, asked, answers, name), name)
-        return replace(scored, notes={**answers.describe(keys), **scored.notes})
-
-    def _finish(self, answers: pa.Table, name: str) -> Scored:
-        return replace(self.measure(self.score(self.judge(answers)), name), notes=self._tell_lacks())
-
-    def _tell_lacks(self) -> dict[str, str]:
-        told = f"the release has no {', '.join(self.lacks)}: questions with hidden answers are not measured"
-        return {**({"held out": told} if self.lacks else {}), **({"latest": self.choice} if self.choice else {})}
+            answered = answer_built_in(self.evaluation, asked, self.rows, answers, name)
+        else:
+            keys = list_keys(asked)
+            answers.require_known(keys, f"answers to questions of {self.build or self.evaluation.of.name}")
+            answered = take_answers(self.evaluation, asked, answers, name)
+            notes |= answers.describe(keys)
+        if self.lacks:
+            lacking = ", ".join(self.lacks)
+            notes["held out"] = f"the release has no {lacking}: questions with hidden answers are not measured"
+        if self.choice:
+            notes["latest"] = self.choice
+        return replace(self.measure(self.score(self.judge(answered)), name), notes=notes)
 
     def judge(self, answers: pa.Table) -> pa.Table:
         """Return answers as judged rows by the program `exact`, where the benchmark has its answers judged."""
@@ -147,12 +150,12 @@ def open_session(
     for name, value in options.items():
         if get_origin(known[name].annotation if name in known else None) is tuple and isinstance(value, str):
             options[name] = (value,)
-        if name not in known or name in ("build", "release", "model", "answers"):
+        if name not in known or name in _SAID_OTHERWISE:
             raise UsageError(f"{evaluation.of.name}: there is no option {name}{suggest_name(name, known)}")
     if issubclass(evaluation.params, JudgedParams) and options.setdefault("judge", EXACT) != EXACT:
         raise UsageError(f"judge is {options['judge']}; here no model is asked: expected {EXACT}")
     try:
-        params: Any = evaluation.params(**options, setting=tuple(settings))  # type: ignore[call-arg]
+        params = evaluation.params(**options, setting=tuple(settings))
     except ValidationError as error:
         first = error.errors()[0]
         raise UsageError(f"{evaluation.of.name}: {first['loc'][0]} is {first['input']!r}: {first['msg']}") from error

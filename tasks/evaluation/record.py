@@ -12,32 +12,33 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Protocol, TypeVar
 import pyarrow as pa
 from pydantic import Field
 
-from tasks.core.evaluation.judge_cards import JudgeIdentity
-from tasks.core.evaluation.labels import LabelScheme
-from tasks.core.evaluation.rows import Answer, Asked, EvaluationMetric
-from tasks.core.fingerprints import digest_json
-from tasks.core.measures.audits import draw_sample
-from tasks.core.measures.figures import Figure
-from tasks.core.measures.metrics import Metric
-from tasks.core.prompts import Ask
-from tasks.core.replies import TEXT, Form
-from tasks.core.row_matching import Matching
-from tasks.core.rows import MOST, arrow_table
-from tasks.core.service_settings import CHAT_KINDS
-from tasks.engine.batches import Work
-from tasks.engine.benchmark import Benchmark, Inputs, Locked
-from tasks.errors import SettingsError
-from tasks.evaluation.measured import LATEST, find_measured, load_answers, read_held
-from tasks.options import Option, Params, RunOptions
-from tasks.settings import World, load_world
-from tasks.storage.source_files import SourceFile
-from tasks.storage.stores import Store
-from tasks.text.suggestions import suggest_name
+from factmill.tasks.core.evaluation.judge_cards import JudgeIdentity
+from factmill.tasks.core.evaluation.labels import LabelScheme
+from factmill.tasks.core.evaluation.rows import Answer, Asked, EvaluationMetric
+from factmill.tasks.core.fingerprints import digest_json
+from factmill.tasks.core.measures.audits import draw_sample
+from factmill.tasks.core.measures.figures import Figure
+from factmill.tasks.core.measures.metrics import Metric
+from factmill.tasks.core.prompts import Ask
+from factmill.tasks.core.replies import TEXT, Form
+from factmill.tasks.core.rows import MOST, Matching, arrow_table
+from factmill.tasks.core.service_settings import CHAT_KINDS
+from factmill.tasks.engine.batches import Work
+from factmill.tasks.engine.benchmark import Benchmark, Inputs, Locked
+from factmill.tasks.errors import SettingsError
+from factmill.tasks.evaluation.measured import LATEST, find_measured, load_answers, read_held
+from factmill.tasks.options import BuildReport, Option, Params, RunOptions
+from factmill.tasks.settings import World, load_world
+from factmill.tasks.storage.source_files import SourceFile
+from factmill.tasks.storage.stores import Store
+from factmill.tasks.text.whole import suggest_name
 
 if TYPE_CHECKING:
-    from tasks.evaluation.judging import Judging
-    from tasks.models.cross_encoder import PairScorer
-    from tasks.models.embed import Embedder
+    from prefect import Flow
+
+    from factmill.tasks.evaluation.answering import Judging
+    from factmill.tasks.models.cross_encoder import PairScorer
+    from factmill.tasks.models.embed import Embedder
 
 BUILT_IN = {
     "oracle": "the gold answers: every metric's best end",
@@ -71,6 +72,17 @@ class EvaluationParams(Params):
     """Questions, drawn with the seed; those that rest on the same facts are drawn together."""
     seed: int = Field(default=0, ge=-MOST, le=MOST)
     """Seed of the draw of questions and of the intervals."""
+    setting: Annotated[tuple[str, ...], Option("--setting", "NAME")] = ()
+    """Only this setting (repeatable); an evaluation's own parameters name its settings."""
+
+    @property
+    def asks_model(self) -> bool:
+        """True where a model of the world is asked: the answers are neither a file's nor those of a built-in model."""
+        return self.answers is None and self.model not in BUILT_IN
+
+    def list_roles(self) -> tuple[str, ...]:
+        """Return the models of the world that the evaluation asks, by their names in its file."""
+        return (self.model,) if self.asks_model else ()
 
 
 class JudgedParams(EvaluationParams):
@@ -78,6 +90,10 @@ class JudgedParams(EvaluationParams):
 
     judge: Annotated[str, Option(metavar="NAME")] = "judge"
     """The model of the world's file that judges, [models.NAME]; or exact, a program that compares words, numbers and dates, which stands in where the world's judge is no model."""
+
+    def list_roles(self) -> tuple[str, ...]:
+        """Return the model under test, and the one that judges."""
+        return (*super().list_roles(), *(() if self.judge in ("", EXACT) else (self.judge,)))
 
 
 class EvaluationInputs(Inputs):
@@ -144,6 +160,8 @@ class Tools(Protocol):
         """Return a cross-encoder of the home; SettingsError where there is none of that name."""
 
 
+Leave = Callable[[BuildReport, "Evaluation", pa.Table, Sequence[EvaluationMetric]], None]
+"""What shows a finished evaluation: its report, record, rows of the main table and metrics."""
 Dialogue = Generator[Any, Any, Any]
 """How a question is put: yields the next prompt (Ask) and is sent what the model said (Given), or yields what the room is to
 look up and is sent what that found; returns the answer (Given)."""
@@ -169,8 +187,10 @@ class Evaluation(Benchmark):
     """How models are measured on one benchmark: all that a recipe, a program and another harness go by alike."""
 
     trace: tuple[str, ...] = ("id",)
-    roles: Callable[[Any], Collection[str]] = lambda params: list_roles(params)  # noqa: PLW0108 - which stands below
+    roles: Callable[[Any], Collection[str]] = lambda params: params.list_roles()
     matching: Matching = field(default_factory=partial(Matching, marks=("call", "tokens_in", "tokens_out")))
+    params: type[EvaluationParams]
+    lock_inputs: Callable[[Any, RunOptions], Locked[EvaluationInputs]]
     of: Benchmark
     """What it measures on; the rows are those of its main table."""
     settings: Mapping[str, str]
@@ -215,6 +235,10 @@ class Evaluation(Benchmark):
     """Answers, judged where there is a judge → rows of the main table; inputs of the evaluation."""
     measure: Callable[[pa.Table, Any], tuple[pa.Table, list[Metric]]]
     """Rows of the main table and inputs of the evaluation → rows of `Score`, and the metrics."""
+    notes: Callable[[Any], Sequence[str]] = lambda _: ()
+    """Inputs of the evaluation → what is to be said beside the figures, a sentence each."""
+    most_asked: int | None = None
+    """Questions that a model is asked side by side, where each holds much in memory."""
     figures: Callable[[Sequence[EvaluationMetric]], Sequence[Figure]]
     """Metrics, of one model or several, as the paper's figures."""
     items: Callable[[pa.Table], Sequence[Item]]
@@ -228,6 +252,17 @@ class Evaluation(Benchmark):
     def gather_rows(self, read: Callable[[str], pa.Table]) -> pa.Table:
         """Return the rows that questions are made of; `read`: a table of the measured build, by name."""
         return read(self.of.main_table) if self.gather is None else self.gather(read)
+
+    def make_flow(self, leave: "Leave") -> "Flow[..., BuildReport]":
+        """Return the Prefect flow of the evaluation: asks, answers, judges where there is a judge, scores, measures, publishes.
+
+        `leave`: leaves in Prefect's UI what the flow made.
+        """
+        from factmill.tasks.evaluation import (
+            steps,  # Prefect's settings stand when a flow is made, not when a record is read
+        )
+
+        return steps.make_flow(self, leave)
 
     def start(self, asked: Asked, params: EvaluationParams) -> Dialogue:
         """Return how a question is put to a model, turn by turn."""
@@ -256,13 +291,18 @@ class Evaluation(Benchmark):
 
 def identify_judge(evaluation: Evaluation, lock: Mapping[str, Any]) -> JudgeIdentity | None:
     """Return what judged an evaluation, by its lock; None where nothing did."""
-    judge: str = lock["params"]["params"].get("judge", "")
-    if not judge or evaluation.labels is None:
+    name = name_judge(lock)
+    if not name or evaluation.labels is None:
         return None
-    name = judge if judge == EXACT else str(lock["models"][judge])
     prompts = {prompt: lock["prompts"][prompt] for prompt in evaluation.labels.prompts}
-    digest = lock["code"] if judge == EXACT else digest_json(prompts)
+    digest = digest_json(lock["code"] if name == EXACT else prompts)
     return JudgeIdentity(benchmark=evaluation.of.name, judge=name, prompt_digest=digest)
+
+
+def name_judge(lock: Mapping[str, Any]) -> str:
+    """Return what judged an evaluation, by its lock: the model's name, `exact`, or nothing."""
+    judge: str = lock["params"]["params"].get("judge", "")
+    return judge if judge in ("", EXACT) else str(lock["models"][judge])
 
 
 def lock_evaluation(
@@ -285,7 +325,7 @@ def lock_evaluation(
         check_model(world, params.model, "--model")
     if isinstance(params, JudgedParams):
         changed["judge"] = choose_judge(world, params.judge)
-    settings: tuple[str, ...] = tuple(dict.fromkeys(getattr(params, "setting", ())))
+    settings = tuple(dict.fromkeys(params.setting))
     locked = inputs(
         params=params.model_copy(update=changed),
         source_digest=measured.record.content_digest,
@@ -312,8 +352,7 @@ def list_keys(asked: pa.Table) -> list[tuple[str, str]]:
 
 def settle_batches(params: EvaluationParams, run: RunOptions) -> RunOptions:
     """Return the options of an evaluation that asks no model with larger batches: no reply is lost with one."""
-    asks_none = params.answers is not None or params.model in BUILT_IN
-    return run.model_copy(update={"batch_size": max(run.batch_size, _QUICK_BATCH)}) if asks_none else run
+    return run if params.asks_model else run.model_copy(update={"batch_size": max(run.batch_size, _QUICK_BATCH)})
 
 
 def name_model(params: EvaluationParams, world: World) -> str:
@@ -324,13 +363,6 @@ def name_model(params: EvaluationParams, world: World) -> str:
         return params.model
     name = world.models[params.model].name
     return name if params.model in (ANSWERER, name) else f"{params.model} ({name})"
-
-
-def list_roles(params: EvaluationParams) -> tuple[str, ...]:
-    """Return the models of the world that an evaluation asks."""
-    asked = () if params.answers is not None or params.model in BUILT_IN else (params.model,)
-    judge = getattr(params, "judge", EXACT)
-    return (*asked, *(() if judge == EXACT else (judge,)), "embedder")
 
 
 def read_params(work: Work) -> dict[str, Any]:

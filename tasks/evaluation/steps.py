@@ -1,18 +1,106 @@
-"""The steps of an evaluation, made of its record: Prefect tasks, one of each a benchmark."""
+"""The steps and the flow of an evaluation, made of its record: ask, answer, judge, score, measure, publish."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import cast
 
 import pyarrow as pa
-from prefect import Task, task
+import pyarrow.compute as pc
+from prefect import Flow, Task, flow, task
 
-from tasks.core.receipts import Batch, Receipt
-from tasks.core.rows import arrow_table, rows_from_arrow
-from tasks.engine.batches import Work, batch_key, work_on
-from tasks.evaluation.answering import answer_at_once, name_answerer, sends_nothing
-from tasks.evaluation.dialogues import hold_dialogues
-from tasks.evaluation.judging import judge_rows
-from tasks.evaluation.measured import gather_measured
-from tasks.evaluation.record import Evaluation
+from factmill.tasks.core.evaluation.rows import Answer, EvaluationMetric
+from factmill.tasks.core.finish_reasons import describe_unknown
+from factmill.tasks.core.measures.metrics import Metric
+from factmill.tasks.core.receipts import Batch, Receipt
+from factmill.tasks.core.rows import arrow_table, rows_from_arrow
+from factmill.tasks.engine.batches import Work, batch_key, work_on
+from factmill.tasks.engine.building import Build, open_build
+from factmill.tasks.evaluation.answering import answer_at_once, hold_dialogues, judge_rows, name_answerer, sends_nothing
+from factmill.tasks.evaluation.measured import gather_measured, load_answers, tell_left_out
+from factmill.tasks.evaluation.record import (
+    ANSWERS,
+    METRICS,
+    Evaluation,
+    EvaluationParams,
+    Leave,
+    keep_answers,
+    list_keys,
+    name_judge,
+)
+from factmill.tasks.options import BuildReport, RunOptions
+from factmill.tasks.storage.source_files import SourceFile
+from factmill.tasks.storage.stores import Store
+
+
+def publish_evaluation(
+    build: Build,
+    evaluation: Evaluation,
+    answers: pa.Table,
+    scores: pa.Table,
+    metrics: Sequence[Metric],
+    notes: Sequence[str] = (),
+) -> BuildReport:
+    """Publish an evaluation and return its report.
+
+    `answers`: rows of the evaluation's main table; `scores`: rows of `Score`; `notes`: what is to be said beside
+    the figures. NothingPublished when the model under test could not be asked at all.
+    """
+    lock = build.run.lock
+    if answers.num_rows and pc.all(pc.equal(answers["unscored"], "model_failed")).as_py():
+        build.end_without_rows(
+            f"{lock['author']} answered none of {answers.num_rows} questions, the first: {answers['detail'][0].as_py()}. "
+            f"What to do: look at the model with `factmill doctor --world {build.options.world}`, then run the same command again"
+        )
+    measured = name_metrics(build, evaluation, metrics)
+    release = build.run.origin["flow"].get("release")
+    tables = {
+        evaluation.main_table: answers,
+        f"{evaluation.of.name}_scores": scores,
+        METRICS: arrow_table(EvaluationMetric, measured),
+    }
+    facts = {
+        "measured": build.run.origin["flow"]["build"],
+        "model": lock["author"],
+        "judge": name_judge(lock),
+        "items": answers.num_rows,
+        "unscored": count_unscored(answers, scores),
+        "notes": [
+            *notes,
+            *(tell_left_out(evaluation.of, Store(Path(release))) if release else ()),
+            *describe_unknown(lock["author"], pc.unique(answers["finish"]).to_pylist()),
+        ],
+    }
+    files = [SourceFile(Path(path), name, sha) for path, name, sha, _ in build.run.origin["files"].get(ANSWERS, ())]
+    if files:
+        # what does not fit in a file of answers: missing, extra and doubled ids
+        facts |= load_answers(files[0]).describe(list_keys(answers))
+    return build.publish(tables, facts)
+
+
+def name_metrics(build: Build, evaluation: Evaluation, metrics: Sequence[Metric]) -> list[EvaluationMetric]:
+    """Return metrics as rows of the published table: with benchmark, model and judge."""
+    lock = build.run.lock
+    return evaluation.label_metrics(metrics, lock["author"], name_judge(lock))
+
+
+def count_unscored(answers: pa.Table, scores: pa.Table) -> int:
+    """Return how many answers lack a score that they should have.
+
+    Scores are filed under their answer's question, or, where one answer has several (SLAQ's long ones), under its row.
+    """
+    missing = scores.filter(pc.is_null(scores["value"]))
+    scored, by_question = _list_pairs(scores, "question_id"), _list_pairs(missing, "question_id")
+    by_item = _list_pairs(missing, "item")
+    asked = zip(*(answers[name].to_pylist() for name in ("setting", "question_id", "item")), strict=True)
+    return sum(
+        (setting, question) in by_question or ((setting, question) not in scored and (setting, item) in by_item)
+        for setting, question, item in asked
+    )
+
+
+def _list_pairs(scores: pa.Table, name: str) -> set[tuple[str, str]]:
+    return set(zip(scores["setting"].to_pylist(), scores[name].to_pylist(), strict=True))
+
 
 Step = Task[[Batch], Receipt]
 
@@ -76,3 +164,31 @@ def make_scoring(evaluation: Evaluation) -> Step:
         )
 
     return _make_step(f"score_{evaluation.of.name}_answers", score)
+
+
+def make_flow(evaluation: Evaluation, leave: Leave) -> Flow[..., BuildReport]:
+    """Return the flow of an evaluation whose steps are those of this module; `leave`: shows what it made."""
+    ask, answer = make_asking(evaluation), make_answering(evaluation)
+    judge = make_judging(evaluation) if evaluation.judging else None
+    score = make_scoring(evaluation) if evaluation.score is not keep_answers else None
+
+    def evaluate(
+        params: EvaluationParams = evaluation.params(),  # noqa: B008 - frozen
+        run: RunOptions = RunOptions(),  # noqa: B008 - frozen
+    ) -> BuildReport:
+        locked = evaluation.lock_inputs(params, run)
+        with open_build(evaluation, locked, run) as build:
+            made = build.stage(answer, build.load(ask, locked.inputs.settings), most_rows=evaluation.most_asked)
+            made = build.stage(judge, made) if judge else made
+            made = build.stage(score, made) if score else made
+            answers = made.table(cast(type[Answer], evaluation.row))
+            scores, metrics = evaluation.measure(answers, locked.inputs)
+            report = publish_evaluation(build, evaluation, answers, scores, metrics, evaluation.notes(locked.inputs))
+            leave(report, evaluation, answers, name_metrics(build, evaluation, metrics))
+        return report
+
+    evaluate.__annotations__["params"] = evaluation.params
+    named = flow(
+        name=evaluation.name, description=f"{evaluation.title}.", validate_parameters=True, persist_result=False
+    )
+    return named(evaluate)

@@ -2,13 +2,14 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from tasks.core.measures.audits import Audit, AuditKind
-from tasks.core.publishing.export_forms import ExportForms
-from tasks.core.reviewing.review import ReviewItem
-from tasks.core.row_matching import Matching
-from tasks.engine.benchmark import WIKIDATA_QUERIES, WIKIDATA_SOURCE, Assets, Benchmark, SideTable
-from tasks.fanoutqa.core.rows import (
-    JSON_COLUMNS,
+from pydantic import BaseModel
+
+from factmill.tasks.core.measures.audits import Audit, AuditKind
+from factmill.tasks.core.publishing.release_forms import ExportForms
+from factmill.tasks.core.review import ReviewItem
+from factmill.tasks.core.rows import Matching, json_columns
+from factmill.tasks.engine.benchmark import WIKIDATA_QUERIES, WIKIDATA_SOURCE, Assets, Benchmark, SideTable
+from factmill.tasks.fanoutqa.core.rows import (
     Article,
     DevQuestion,
     FanOutQuestionRow,
@@ -16,7 +17,7 @@ from tasks.fanoutqa.core.rows import (
     HeldOutQuestion,
     Reference,
 )
-from tasks.fanoutqa.params import FanOutParams, lock_inputs
+from factmill.tasks.fanoutqa.params import FanOutParams, lock_inputs
 
 
 def explain_row(row: FanOutQuestionRow) -> Iterator[str]:
@@ -52,6 +53,15 @@ AUDIT = Audit(
 )
 
 
+_TABLES: dict[str, type[BaseModel]] = {
+    "fanoutqa": FanOutQuestionRow,
+    "fanoutqa_dev": DevQuestion,
+    "fanoutqa_test": HeldOutQuestion,
+    "fanoutqa_test_answers": HeldOutAnswer,
+    "fanoutqa_articles": Article,
+    "fanoutqa_references": Reference,
+    "fanoutqa_review": ReviewItem,
+}
 FANOUTQA = Benchmark(
     name="fanoutqa",
     title="FanOutQA: questions that need many articles, with decompositions and dated evidence",
@@ -62,16 +72,12 @@ FANOUTQA = Benchmark(
     ),
     params=FanOutParams,
     lock_inputs=lock_inputs,
-    recipe="flows.fanoutqa:fanoutqa",
-    tables={
-        "fanoutqa": FanOutQuestionRow,
-        "fanoutqa_dev": DevQuestion,
-        "fanoutqa_test": HeldOutQuestion,
-        "fanoutqa_test_answers": HeldOutAnswer,
-        "fanoutqa_articles": Article,
-        "fanoutqa_references": Reference,
-        "fanoutqa_review": ReviewItem,
-    },
+    recipe="factmill.flows.fanoutqa:fanoutqa",
+    evaluation="factmill.tasks.fanoutqa.evaluation.record:FANOUTQA_EVALUATION",
+    release="factmill.tasks.fanoutqa.release:FANOUTQA_RELEASE",
+    page="factmill.tasks.fanoutqa.release:list_distributions",
+    narrowing=frozenset({"sets", "sets_a_kind"}),
+    tables=_TABLES,
     main_table="fanoutqa",
     part="source",
     shown={"id": "id", "split": "split", "source": "source", "question": "question", "articles": "articles"},
@@ -90,7 +96,15 @@ FANOUTQA = Benchmark(
     audit=AUDIT,
     beside=(SideTable("fanoutqa_references", "question_id", explain_references),),
     held_out=("fanoutqa_test_answers", "fanoutqa_references", "fanoutqa_review"),
-    forms=ExportForms(json_columns=JSON_COLUMNS, arrays=("fanoutqa_dev", "fanoutqa_test")),
+    statements="""
+        SELECT build_id, id AS row_id, upper(split_part(statement, '-', 1)) AS subject, NULL AS property, NULL AS "value",
+            statement, NULL AS modified, id AS asked_for
+        FROM (SELECT build_id, id, unnest(statements) AS statement FROM fanoutqa)
+    """,
+    forms=ExportForms(
+        json_columns={name: json_columns(model) for name, model in _TABLES.items()},
+        arrays=("fanoutqa_dev", "fanoutqa_test"),
+    ),
     needs=lambda params: (
         "wikipedia",
         *(("wikidata",) if not params.source or WIKIDATA_SOURCE in params.source else ()),

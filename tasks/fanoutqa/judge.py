@@ -10,14 +10,14 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from prefect import task
 
-from tasks.assets import load_prompt
-from tasks.core.prompts import Ask, Prompt, fill_in
-from tasks.core.receipts import Batch, Receipt
-from tasks.core.replies import UNREADABLE_KINDS, Unreadable
-from tasks.core.rows import Outcome, Reject
-from tasks.engine.batches import Answered, Work, batch_key, work_on
-from tasks.fanoutqa.core.questions import SubQuestion, dump_json, list_sub_questions
-from tasks.fanoutqa.core.replies import (
+from factmill.tasks.assets import load_prompt
+from factmill.tasks.core.prompts import Ask, Prompt, fill_in
+from factmill.tasks.core.receipts import Batch, Receipt
+from factmill.tasks.core.replies import UNREADABLE_KINDS, Unreadable
+from factmill.tasks.core.rows import Outcome, Reject
+from factmill.tasks.engine.batches import Answered, Work, batch_key, work_on
+from factmill.tasks.fanoutqa.core.questions import SubQuestion, dump_json, list_sub_questions
+from factmill.tasks.fanoutqa.core.replies import (
     OBJECTIVITY,
     REWRITE,
     WordingReply,
@@ -26,10 +26,10 @@ from tasks.fanoutqa.core.replies import (
     read_verdict,
     read_wording,
 )
-from tasks.fanoutqa.core.rows import Flag, FlaggedQuestion
-from tasks.fanoutqa.core.units import find_added_units, find_passage, find_unproven
-from tasks.fanoutqa.params import FanOutInputs
-from tasks.lookups.evidence import Unpinned, load_article_texts
+from factmill.tasks.fanoutqa.core.rows import Flag, FlaggedQuestion
+from factmill.tasks.fanoutqa.core.wordings import find_added_units, find_passage, find_unproven
+from factmill.tasks.fanoutqa.params import FanOutInputs
+from factmill.tasks.lookups.evidence import Unpinned, load_article_texts
 
 OBJECTIVE, WORDING = "fanoutqa/objective", "fanoutqa/wording"
 _NO_ANSWER = "not given"

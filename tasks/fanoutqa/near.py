@@ -10,18 +10,18 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from prefect import task
 
-from tasks.core.receipts import Batch, Receipt
-from tasks.core.rows import Outcome, Reject, StrictModel, arrow_table
-from tasks.engine.batches import Work, batch_key, work_on
-from tasks.fanoutqa.core.questions import dump_json, list_leaves
-from tasks.fanoutqa.core.quick_looks import could_hold, list_beginnings
-from tasks.fanoutqa.core.rows import Flag, FlaggedQuestion
-from tasks.fanoutqa.params import TITLES, FanOutInputs
-from tasks.lookups.evidence import PinnedArticle, Unpinned, know_article, load_article_texts, pin_articles
-from tasks.models.title_index import find_near_titles, open_title_index
-from tasks.text.folded import fold_text
-from tasks.text.values.answers import Answer, find_answer, read_known_text
-from tasks.world.data import list_article_titles
+from factmill.tasks.core.receipts import Batch, Receipt
+from factmill.tasks.core.rows import Outcome, Reject, StrictModel, arrow_table
+from factmill.tasks.engine.batches import Work, batch_key, work_on
+from factmill.tasks.fanoutqa.core.flags import could_hold, list_beginnings
+from factmill.tasks.fanoutqa.core.questions import dump_json, list_leaves
+from factmill.tasks.fanoutqa.core.rows import Flag, FlaggedQuestion
+from factmill.tasks.fanoutqa.params import TITLES, FanOutInputs
+from factmill.tasks.lookups.evidence import PinnedArticle, Unpinned, know_article, load_article_texts, pin_articles
+from factmill.tasks.models.title_index import find_near_titles, open_title_index
+from factmill.tasks.text.matching import fold_text
+from factmill.tasks.text.values.answers import Answer, find_answer, read_known_text
+from factmill.tasks.world.data import list_article_titles
 
 LEAST_ANSWERS = 2
 """Different sub-answers that can be looked for in a text: an article that holds a single one proves nothing."""

@@ -7,25 +7,26 @@ from typing import Annotated, ClassVar
 
 from pydantic import AfterValidator, Field
 
-from tasks.assets import ROOT
-from tasks.core.epochs import SNAPSHOT, read_epoch
-from tasks.core.reviewing.review import Policy, Reviewing
-from tasks.core.rows import MOST
-from tasks.engine.benchmark import WIKIDATA_SOURCE, Inputs, Locked, find_absolute
-from tasks.engine.naming.identities import embedder_identity, wikidata_identity
-from tasks.errors import SourceError, UsageError
-from tasks.fanoutqa.core.questions import LEAST_ARTICLES
-from tasks.fanoutqa.sources.lists import load_fanout_sets
-from tasks.files import absolute_path
-from tasks.options import Option, Params, RunOptions
-from tasks.settings import home, load_world
-from tasks.storage.source_files import list_source, lock_source
-from tasks.text.suggestions import suggest_name
+from factmill.tasks.assets import ROOT
+from factmill.tasks.core.epochs import SNAPSHOT, read_epoch
+from factmill.tasks.core.review import Policy, Reviewing
+from factmill.tasks.core.rows import MOST
+from factmill.tasks.engine.benchmark import WIKIDATA_SOURCE, Inputs, Locked, find_absolute
+from factmill.tasks.engine.naming.identities import embedder_identity, wikidata_identity
+from factmill.tasks.errors import SourceError, UsageError
+from factmill.tasks.fanoutqa.core.questions import LEAST_ARTICLES
+from factmill.tasks.fanoutqa.sources.files import load_fanout_sets
+from factmill.tasks.files import absolute_path
+from factmill.tasks.options import Option, Params, RunOptions
+from factmill.tasks.settings import home, load_world
+from factmill.tasks.storage.source_files import list_source, lock_source
+from factmill.tasks.text.whole import suggest_name
 
 FILES, TITLES = "files", "titles"
 """Units: all files of questions (the others are kinds of sets to make questions from), and the list of all titles."""
 _EMBEDDED = ROOT / "data" / "world" / "sources" / "fanoutqa"
 _GRAPH_LICENCE = "CC0-1.0"
+_WITHOUT_TITLES = "no --titles: the retrieval check looks among the articles of these questions alone"
 
 
 def _read_epoch(given: str) -> str:
@@ -76,7 +77,7 @@ class FanOutInputs(Inputs):
 
 def lock_inputs(params: FanOutParams, run: RunOptions) -> Locked[FanOutInputs]:
     """Return what the build depends on; UsageError and SourceError say what was expected."""
-    from tasks.storage.reviews import open_review
+    from factmill.tasks.storage.reviews import open_review
 
     world = load_world(run.world, run.graph)
     moment = check_epoch(params.epoch)
@@ -107,6 +108,7 @@ def lock_inputs(params: FanOutParams, run: RunOptions) -> Locked[FanOutInputs]:
         ),
         files,
         wikidata_identity(world, home()) if from_wikidata else None,
+        notes=() if params.titles or run.world == "embedded" else (_WITHOUT_TITLES,),
     )
 
 

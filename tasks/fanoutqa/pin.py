@@ -8,16 +8,23 @@ from dataclasses import replace
 
 from prefect import task
 
-from tasks.core.epochs import SNAPSHOT
-from tasks.core.receipts import Batch, Receipt
-from tasks.core.rows import Outcome, Reject, arrow_table
-from tasks.engine.batches import batch_key, work_on
-from tasks.fanoutqa.core.flags import find_structure_flags
-from tasks.fanoutqa.core.questions import Evidence, FanOutQuestion, SubQuestion, dump_json, list_references
-from tasks.fanoutqa.core.rows import FanOutRow, Flag, FlaggedQuestion, PinnedQuestion, Reference, ReferenceFinding
-from tasks.fanoutqa.params import FanOutInputs
-from tasks.lookups.evidence import PinnedArticle, Unpinned, know_article, load_article_texts, pin_articles
-from tasks.text.values.answers import Answer, Finding, KnownText, find_answer
+from factmill.tasks.core.epochs import SNAPSHOT
+from factmill.tasks.core.receipts import Batch, Receipt
+from factmill.tasks.core.rows import Outcome, Reject, arrow_table
+from factmill.tasks.engine.batches import batch_key, work_on
+from factmill.tasks.fanoutqa.core.flags import find_structure_flags
+from factmill.tasks.fanoutqa.core.questions import Evidence, FanOutQuestion, SubQuestion, dump_json, list_references
+from factmill.tasks.fanoutqa.core.rows import (
+    FanOutRow,
+    Flag,
+    FlaggedQuestion,
+    PinnedQuestion,
+    Reference,
+    ReferenceFinding,
+)
+from factmill.tasks.fanoutqa.params import FanOutInputs
+from factmill.tasks.lookups.evidence import PinnedArticle, Unpinned, know_article, load_article_texts, pin_articles
+from factmill.tasks.text.values.answers import Answer, Finding, KnownText, find_answer
 
 Leaf = tuple[str, str, Answer | None, Evidence]
 """Path, sub-question, its answer and its article."""

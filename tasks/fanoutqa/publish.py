@@ -5,19 +5,20 @@ from collections.abc import Iterable, Mapping, Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tasks.core.counting import compare_figures, count_values
-from tasks.core.reviewing.review import ReviewItem
-from tasks.core.rows import arrow_schema, arrow_table, rows_from_arrow
-from tasks.engine.building import Build
-from tasks.engine.datasets import Dataset
-from tasks.fanoutqa.core.questions import (
+from factmill.tasks.core.measures.bins import compare_figures, count_values
+from factmill.tasks.core.review import ReviewItem
+from factmill.tasks.core.rows import arrow_schema, arrow_table, rows_from_arrow
+from factmill.tasks.engine.batches import Dataset
+from factmill.tasks.engine.building import Build
+from factmill.tasks.fanoutqa.core.flags import split_questions
+from factmill.tasks.fanoutqa.core.questions import (
     FanOutQuestion,
     dump_json,
     evidence_to_released,
     list_references,
     list_sub_questions,
 )
-from tasks.fanoutqa.core.rows import (
+from factmill.tasks.fanoutqa.core.rows import (
     Article,
     DevQuestion,
     FanOutQuestionRow,
@@ -28,12 +29,11 @@ from tasks.fanoutqa.core.rows import (
     ReferenceFinding,
     Split,
 )
-from tasks.fanoutqa.core.splitting import split_questions
-from tasks.fanoutqa.near import NearArticles
-from tasks.fanoutqa.params import FanOutInputs
-from tasks.fanoutqa.review import name_flags
-from tasks.options import BuildReport
-from tasks.text.wikipedia_addresses import write_article_address
+from factmill.tasks.fanoutqa.near import NearArticles
+from factmill.tasks.fanoutqa.params import FanOutInputs
+from factmill.tasks.fanoutqa.review import name_flags
+from factmill.tasks.options import BuildReport
+from factmill.tasks.text.wikipedia_addresses import write_article_address
 
 PAPER = {
     "questions": 1_034,
@@ -48,7 +48,6 @@ PAPER = {
 
 def publish_fanoutqa(
     build: Build,
-    inputs: FanOutInputs,
     pinned: Dataset,
     flagged: Dataset,
     retrieved: Dataset,
@@ -56,6 +55,7 @@ def publish_fanoutqa(
     reviewed: Dataset,
 ) -> BuildReport:
     """Publish the questions by part; `found` are all rows with all flags, `reviewed` those that stayed."""
+    inputs = build.run.read_inputs(FanOutInputs)
     rows = rows_from_arrow(FlaggedQuestion, reviewed.table(FlaggedQuestion))
     trees = {row.id: row.tree() for row in rows}
     of_all = _split(rows_from_arrow(FlaggedQuestion, found.table(FlaggedQuestion)), inputs.params.seed)

@@ -1,4 +1,4 @@
-"""How FanOutQA is released: the dev part with everything, the test part without answers, as the paper's is.
+"""How FanOutQA is released (the dev part whole, the test part without answers, as the paper's is), and what a build's page shows of it.
 
 Answers of the test part, and what tells them, are configs that a release has only where it is asked for them.
 """
@@ -6,8 +6,9 @@ Answers of the test part, and what tells them, are configs that a release has on
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from tasks.core.publishing.card_forms import CardForms
-from tasks.core.publishing.release_forms import Belonging, ConfigForms, Page, Paper, ReleaseForms
+from factmill.tasks.core.measures.figures import Figure
+from factmill.tasks.core.publishing.distributions import Published, count_numbers, draw_counts, draw_groups, sort_counts
+from factmill.tasks.core.publishing.release_forms import Belonging, CardForms, ConfigForms, Page, Paper, ReleaseForms
 
 _BELONGS = Belonging(column="id")
 
@@ -89,3 +90,45 @@ FANOUTQA_RELEASE = ReleaseForms(
         ),
     ),
 )
+
+
+def list_distributions(build: Published) -> Iterator[Figure]:
+    """Yield what rows have how many of."""
+    rows = build.read("fanoutqa", ["split", "source", "sub_questions", "articles"]).to_pylist()
+    yield _count_by_part("sources", "Questions by source", [(row["split"], row["source"]) for row in rows], "source")
+    categories = [
+        (part, category)
+        for part in ("dev", "test")
+        for each in build.column(f"fanoutqa_{part}", "categories")
+        for category in each
+    ]
+    yield _count_by_part("categories", "Questions by category", categories, "category")
+    articles = count_numbers(len(row["articles"]) for row in rows)
+    yield draw_counts("articles", "Articles a question", "questions", articles, "articles")
+    yield draw_counts(
+        "sub_questions",
+        "Sub-questions a question",
+        "questions",
+        count_numbers(row["sub_questions"] for row in rows),
+        "sub-questions",
+    )
+    flags = build.facts.get("flags", {})
+    yield draw_counts(
+        "flags",
+        "What checks flagged",
+        "questions",
+        dict(sorted(flags.items(), key=lambda each: (-each[1], each[0]))),
+        "flag",
+        "Of all questions that were checked, those that were then dropped too.",
+    )
+
+
+def _count_by_part(name: str, title: str, pairs: list[tuple[str, str]], by: str) -> Figure:
+    """Return bars of values by part; pairs are (part, value)."""
+    values = sort_counts(value for _, value in pairs)
+    groups = {
+        part: {each: counts.get(each, 0) for each in values}
+        for part in ("dev", "test")
+        for counts in [sort_counts(value for own, value in pairs if own == part)]
+    }
+    return draw_groups(name, title, "questions", groups, by, kind="stacked")

@@ -6,15 +6,14 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from prefect import task
 
-from tasks.core.receipts import Batch, Receipt
-from tasks.core.reviewing.review import AutoRules, Edit, Editable, ReviewItem, flag_row
-from tasks.core.vectors.duplicates import Floats, find_duplicates
-from tasks.engine.batches import batch_key, work_on
-from tasks.engine.review import review_rows
-from tasks.fanoutqa.core.flags import FLAGS, find_same_facts
-from tasks.fanoutqa.core.questions import list_sub_questions
-from tasks.fanoutqa.core.rows import Flag, FlaggedQuestion
-from tasks.fanoutqa.params import FanOutInputs
+from factmill.tasks.core.nearest import Floats, find_duplicates
+from factmill.tasks.core.receipts import Batch, Receipt
+from factmill.tasks.core.review import AutoRules, Edit, Editable, ReviewItem, flag_row
+from factmill.tasks.engine.batches import batch_key, review_rows, work_on
+from factmill.tasks.fanoutqa.core.flags import FLAGS, find_same_facts
+from factmill.tasks.fanoutqa.core.questions import list_sub_questions
+from factmill.tasks.fanoutqa.core.rows import Flag, FlaggedQuestion
+from factmill.tasks.fanoutqa.params import FanOutInputs
 
 AUTO_RULES: AutoRules = {**dict.fromkeys(FLAGS, "drop"), "wording": "edit", "unproven_unit": "open", "unscored": "keep"}
 """What the policy `auto` does: a proposed wording is taken, unless it has a unit that only a person can check, a question

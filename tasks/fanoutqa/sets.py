@@ -1,4 +1,4 @@
-"""Sets of a world's Wikidata with their articles of the epoch, and the questions made of them (FanOutQA, §3.1).
+"""The first steps of FanOutQA: questions are read, or made from sets of a Wikidata with their articles, and worded (paper §3.1).
 
 Sets, labels and articles' revisions are looked up for all sets of a kind at once; texts and facts set by set, since on
 a large wiki those of a dozen sets are a lot to hold. Of a large graph only so many facts of a relation are listed
@@ -8,35 +8,38 @@ sets among them are tried, by digest.
 A call is filed under its place, which is set and item, until it is known which questions speak of that item.
 """
 
+import json
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from tasks.core.calls.knowledge import (
-    Description,
-    Fact,
-    call_describe_item,
-    call_item_facts,
-    read_description,
-    read_facts,
-)
-from tasks.core.fingerprints import canonical_json, digest_json, seed_from
-from tasks.core.rows import Outcome, Reject
-from tasks.engine.batches import Work
-from tasks.fanoutqa.core.questions import Evidence, dump_json, to_released
-from tasks.fanoutqa.core.rows import FanOutRow
-from tasks.fanoutqa.core.sets.generation import Composed, Tried, make_questions
-from tasks.fanoutqa.core.sets.lists import SetKind, find_property
-from tasks.fanoutqa.core.sets.members import MOST_MEMBERS, Article, Member, MemberSet, Refused
-from tasks.fanoutqa.core.sets.values import Value, read_values
-from tasks.fanoutqa.params import FanOutInputs
-from tasks.fanoutqa.sources.lists import load_fanout_properties, load_fanout_sets
-from tasks.lookups.classes import INSTANCE_OF, look_up_claims
-from tasks.lookups.evidence import PinnedArticle, Unpinned, know_article, load_article_texts, pin_articles
-from tasks.lookups.facts import list_facts
-from tasks.lookups.labels import look_up_labels
-from tasks.text.values.dates import write_date
-from tasks.text.wikipedia_addresses import write_article_address
+from prefect import task
+
+from factmill.tasks.assets import load_prompt
+from factmill.tasks.core.authoring.fanout_wording import WORDED, Wording, check_worded
+from factmill.tasks.core.calls.item_facts import Fact
+from factmill.tasks.core.calls.knowledge import Description
+from factmill.tasks.core.fingerprints import canonical_json, digest_json, seed_from
+from factmill.tasks.core.prompts import Ask, Prompt, fill_in
+from factmill.tasks.core.receipts import Batch, Receipt
+from factmill.tasks.core.replies import Unreadable
+from factmill.tasks.core.rows import Merged, Outcome, Reject
+from factmill.tasks.engine.batches import Answered, Work, batch_key, work_on
+from factmill.tasks.fanoutqa.core.questions import Evidence, dump_json, to_released
+from factmill.tasks.fanoutqa.core.rows import FanOutRow
+from factmill.tasks.fanoutqa.core.sets.generation import Composed, Tried, make_questions
+from factmill.tasks.fanoutqa.core.sets.lists import SetKind, find_property
+from factmill.tasks.fanoutqa.core.sets.members import MOST_MEMBERS, Article, Member, MemberSet, Refused
+from factmill.tasks.fanoutqa.core.sets.values import Value, read_values
+from factmill.tasks.fanoutqa.core.wordings import find_additions
+from factmill.tasks.fanoutqa.params import FILES, FanOutInputs
+from factmill.tasks.fanoutqa.sources.files import load_fanout_properties, load_fanout_sets, read_question_file
+from factmill.tasks.lookups.classes import INSTANCE_OF, look_up_claims
+from factmill.tasks.lookups.evidence import PinnedArticle, Unpinned, know_article, load_article_texts, pin_articles
+from factmill.tasks.lookups.facts import list_facts, look_up_item_facts
+from factmill.tasks.lookups.labels import look_up_items, look_up_labels
+from factmill.tasks.text.values.written import write_date
+from factmill.tasks.text.wikipedia_addresses import write_article_address
 
 SUBJECTS_AT_MOST = 20_000
 """Subjects of a relation whose facts are listed."""
@@ -206,9 +209,7 @@ def _describe(work: Work, kind: SetKind, drawn: Sequence[_Drawn], known: _Known)
 
     Of a named set only members that have both stay, up to a number, and it goes when none has, unless no set has any.
     """
-    service = work.run.services.wikidata
-    calls = [(place, qid, call_describe_item(service.identity, qid)) for each in drawn for place, qid in each.places]
-    known.items, failed = work.look_up(service, calls, read_description)
+    known.items, failed = look_up_items(work, (place for each in drawn for place in each.places))
     known.note_failed(failed)
     if not kind.is_named:
         _pin(work, [(each, each.items) for each in drawn], known)
@@ -253,10 +254,8 @@ def _read_set(work: Work, kind: SetKind, drawn: _Drawn, known: _Known) -> _Read:
     texts = load_article_texts(work, [(place, pin.revid) for place, pin in pins])
     for place, pin in pins:
         _note_trouble(place, texts[pin.revid], known)
-    service = work.run.services.wikidata
     members = [(_name_place(drawn.id, qid), qid) for qid in drawn.members]
-    calls = [(place, qid, call_item_facts(service.identity, qid)) for place, qid in members]
-    facts, failed = work.look_up(service, calls, read_facts)
+    facts, failed = look_up_item_facts(work, members)
     known.note_failed(failed)
     units = [
         (place, fact.unit)
@@ -363,3 +362,70 @@ def _finish(tried: Tried, licence: str) -> Outcome:
         statements=list(outcome.statements),
         author=None,
     )
+
+
+@task(cache_key_fn=batch_key, persist_result=True)
+def gather_questions(batch: Batch) -> Receipt:
+    """Read all files, or make the questions about one kind of sets."""
+    work = work_on(batch)
+    made = _read_files(work) if batch.unit == FILES else generate_questions(work, batch.unit)
+    return work.finish(made, FanOutRow)
+
+
+def _read_files(work: Work) -> Iterator[Outcome]:
+    """Yield what becomes of each question of the files; one that comes again, with the same answer, is united with the first."""
+    kept: dict[str, FanOutRow] = {}
+    for source in work.files(FILES):
+        for read in read_question_file(source):
+            work.take(read.row_id, read.as_it_came)
+            if not isinstance(read.outcome, FanOutRow):
+                yield read.outcome
+                continue
+            first = kept.setdefault(read.outcome.id, read.outcome)
+            if first is read.outcome:
+                yield first
+            elif (first.answer, first.decomposition) == (read.outcome.answer, read.outcome.decomposition):
+                yield Merged(read.row_id, first.id)
+            else:
+                told = f"{first.source_name}, row {first.source_row} asks the same with another answer or decomposition"
+                yield Reject(read.row_id, "contradicts", told)
+
+
+WORD = "fanoutqa/word_question"
+
+
+@task(cache_key_fn=batch_key, persist_result=True)
+def word_questions(batch: Batch) -> Receipt:
+    """Have generated questions worded, and check that each keeps to its pieces and its answer to itself; others pass."""
+    work = work_on(batch)
+    rows = work.rows(FanOutRow)
+    prompt = load_prompt(WORD)
+    asked = [(row.id, row, _ask(prompt, Wording.load(row.wording))) for row in rows if row.wording]
+    worded = {row.id: answer for row, answer in work.ask("author", asked, WORDED, _read_question)}
+    return work.finish((_word(row, worded) for row in rows), FanOutRow)
+
+
+def _ask(prompt: Prompt, wording: Wording) -> Ask:
+    return fill_in(
+        prompt,
+        group=wording.group,
+        names="; ".join(wording.names),
+        choice=wording.format_choice(),
+        asked=wording.asked,
+    )
+
+
+def _read_question(row: FanOutRow, texts: Sequence[str]) -> str | Unreadable:
+    wording = Wording.load(row.wording or "")
+    question = check_worded(texts[0], wording, json.loads(row.answer or ""))
+    if isinstance(question, Unreadable):
+        return question
+    added = find_additions(question, wording)
+    return Unreadable(f"the question {added}") if added else question
+
+
+def _word(row: FanOutRow, worded: Mapping[str, Answered[str]]) -> Outcome:
+    answer = worded.get(row.id)
+    if answer is None:
+        return row
+    return answer.read if isinstance(answer.read, Reject) else row.replace(question=answer.read, author=answer.model)

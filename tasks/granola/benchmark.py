@@ -3,14 +3,14 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from tasks.core.measures.audits import Audit, AuditKind
-from tasks.core.publishing.export_forms import ExportForms
-from tasks.core.reviewing.review import ReviewItem
-from tasks.core.row_matching import Matching
-from tasks.engine.benchmark import WIKIDATA_QUERIES, Assets, Benchmark, SideTable
-from tasks.granola.core.rows import CandidateRow, GranolaRow
-from tasks.granola.params import CONSISTENCY_PROMPT, LEVELS_PROMPT, TRIVIAL_LIST, GranolaParams, lock_inputs
-from tasks.text.ids import id_number
+from factmill.tasks.core.measures.audits import Audit, AuditKind
+from factmill.tasks.core.publishing.release_forms import ExportForms
+from factmill.tasks.core.review import ReviewItem
+from factmill.tasks.core.rows import Matching
+from factmill.tasks.engine.benchmark import WIKIDATA_QUERIES, Assets, Benchmark, SideTable
+from factmill.tasks.granola.core.rows import CandidateRow, GranolaRow
+from factmill.tasks.granola.params import CONSISTENCY_PROMPT, LEVELS_PROMPT, TRIVIAL_LIST, GranolaParams, lock_inputs
+from factmill.tasks.text.ids import id_number
 
 _TOLD = {True: "holds the fact", False: "knows other values alone", None: "does not know the fact"}
 
@@ -74,7 +74,11 @@ GRANOLA = Benchmark(
     ),
     params=GranolaParams,
     lock_inputs=lock_inputs,
-    recipe="flows.granola:granola",
+    recipe="factmill.flows.granola:granola",
+    evaluation="factmill.tasks.granola.evaluation.record:GRANOLA_EVALUATION",
+    release="factmill.tasks.granola.release:GRANOLA_RELEASE",
+    page="factmill.tasks.granola.release:list_distributions",
+    narrowing=frozenset({"limit", "limits"}),
     tables={"granola_eq": GranolaRow, "granola_candidates": CandidateRow, "granola_review": ReviewItem},
     main_table="granola_eq",
     part="relation",
@@ -84,6 +88,7 @@ GRANOLA = Benchmark(
         "granola_answers": "answers, fine to coarse",
         "score_for_potential_error": "error score",
     },
+    ordered=frozenset({"granola_answers"}),
     trace=("id",),
     matching=Matching(
         # ids digest question and answer
@@ -97,6 +102,11 @@ GRANOLA = Benchmark(
     explain=explain_row,
     audit=AUDIT,
     beside=(SideTable("granola_candidates", "row_id", explain_candidates),),
+    statements="""
+        SELECT build_id, id AS row_id, question_entity_qid AS subject, relation AS property, answer_entity_qid AS "value",
+            NULL AS statement, question_entity_modified AS modified, id AS asked_for
+        FROM granola_eq WHERE fact_in_graph
+    """,
     forms=ExportForms(spread={"granola_answers": "granola_answer_"}),
     needs=lambda _: ("wikidata", "pageviews"),
     assets=Assets(

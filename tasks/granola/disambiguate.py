@@ -1,57 +1,55 @@
 """From names to items (GRANOLA-EQ, paper §3.1 and Appendix B): QIDs with all candidates, descriptions, popularity."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Literal, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import Literal, TypeVar
 
 from prefect import task
 
-from tasks.assets import load_properties
-from tasks.core.calls.knowledge import (
+from factmill.tasks.assets import load_properties
+from factmill.tasks.core.calls.knowledge import (
     Candidate,
     Description,
     Neighbour,
     Pid,
     Qid,
-    call_describe_item,
-    call_find_items,
-    call_item_facts,
     call_neighbours,
-    call_pageviews,
-    read_candidates,
-    read_description,
-    read_facts,
     read_neighbours,
 )
-from tasks.core.receipts import Batch, Receipt
-from tasks.core.reviewing.review import AutoRules, ReviewItem, flag_row
-from tasks.core.rows import Outcome, Reject, arrow_table
-from tasks.engine.batches import Work, batch_key, work_on
-from tasks.engine.review import review_rows
-from tasks.granola.core.descriptions import DESCRIBING, make_description
-from tasks.granola.core.linking import (
+from factmill.tasks.core.receipts import Batch, Receipt
+from factmill.tasks.core.review import AutoRules, ReviewItem, flag_row
+from factmill.tasks.core.rows import Outcome, Reject, arrow_table
+from factmill.tasks.engine.batches import Work, batch_key, review_rows, work_on
+from factmill.tasks.granola.core.linking import (
+    COMPARED,
+    DESCRIBING,
     PLACE_RELATIONS,
     PLACES_AROUND,
-    Held,
-    choose_pair,
-    find_held,
-)
-from tasks.granola.core.namesakes import (
-    COMPARED,
     RELATIVES,
     Bearer,
+    Held,
+    choose_pair,
     find_contradiction,
     find_doubt,
+    find_held,
     is_only_one,
+    make_description,
     read_lifetime,
 )
-from tasks.granola.core.rows import CandidateRow, DescribedQuestion, EntityQuestion, LinkedQuestion, PopularQuestion
-from tasks.granola.kinds import kinds_described
-from tasks.granola.lexicon import load_lexicon
-from tasks.granola.params import GranolaInputs
-from tasks.lookups.classes import look_up_claims
-from tasks.lookups.facts import look_up_around
-from tasks.text.matching import normalise
+from factmill.tasks.granola.core.rows import (
+    CandidateRow,
+    DescribedQuestion,
+    EntityQuestion,
+    LinkedQuestion,
+    PopularQuestion,
+)
+from factmill.tasks.granola.params import GranolaInputs
+from factmill.tasks.granola.words import kinds_described, load_lexicon
+from factmill.tasks.lookups.classes import look_up_claims
+from factmill.tasks.lookups.facts import look_up_around, look_up_item_facts
+from factmill.tasks.lookups.labels import look_up_bearers, look_up_items
+from factmill.tasks.lookups.popularity import look_up_views
+from factmill.tasks.text.matching import normalise
 
 V = TypeVar("V")
 Role = Literal["question", "answer"]
@@ -72,14 +70,8 @@ def find_qids(batch: Batch) -> Receipt:
     """
     work = work_on(batch)
     rows = work.rows(EntityQuestion)
-    wikidata = work.run.services.wikidata
-    names = (
-        (row.id, name, call_find_items(wikidata.identity, name))
-        for row in rows
-        if not row.subject_qid
-        for name in (row.question_entity, row.answer)
-    )
-    found, failed = work.look_up(wikidata, names, read_candidates)
+    names = ((row.id, name) for row in rows if not row.subject_qid for name in (row.question_entity, row.answer))
+    found, failed = look_up_bearers(work, names)
     bearers = {row.id: _find_bearers(row, found) for row in rows}
     held, unknown = _look_up_held(work, [row for row in rows if all(bearers[row.id])], bearers)
     failed |= unknown
@@ -102,7 +94,7 @@ def describe_entities(batch: Batch) -> Receipt:
     inputs = work.inputs(GranolaInputs)
     policy = inputs.params.policy
     asked = [(row.id, qid) for row in rows for qid in _list_items(row, policy)]
-    described, failed = describe(work, asked)
+    described, failed = look_up_items(work, asked)
     bare = [each for each in asked if each[1] in described and not described[each[1]].description]
     person_pids = {f"P{number}" for number in load_properties("person_properties")}
     claims, unknown = look_up_claims(work, bare, {*DESCRIBING, *person_pids})
@@ -131,15 +123,11 @@ def measure_popularity(batch: Batch) -> Receipt:
     """Sum the page views of both entities' English articles over the last 12 full months before the epoch."""
     work = work_on(batch)
     rows = work.rows(DescribedQuestion)
-    service = work.run.services.pageviews
     inputs = work.inputs(GranolaInputs)
-    calls = (
-        (row.id, title, call_pageviews(service.identity, title, inputs.views_from, inputs.views_to))
-        for row in rows
-        for title in (row.question_entity_title, row.answer_entity_title)
-        if title
+    titles = (
+        (row.id, title) for row in rows for title in (row.question_entity_title, row.answer_entity_title) if title
     )
-    views, failed = work.look_up(service, calls, _read_views, "pageviews_failed")
+    views, failed = look_up_views(work, titles, inputs.views_from, inputs.views_to)
     outcomes = [
         failed.get(row.id)
         or row.extend(
@@ -150,24 +138,6 @@ def measure_popularity(batch: Batch) -> Receipt:
         for row in rows
     ]
     return work.finish(outcomes, PopularQuestion)
-
-
-def describe(work: Work, asked: Iterable[tuple[str, str]]) -> tuple[dict[str, Description], dict[str, Reject]]:
-    """Return QID → description for every (row id, QID), and row id → Reject where the Wikidata failed."""
-    return _look_up_items(work, asked, read_description)
-
-
-def name_items(work: Work, asked: Iterable[tuple[str, str]]) -> tuple[dict[str, str | None], dict[str, Reject]]:
-    """Return QID → label likewise, of the same look-up."""
-    return _look_up_items(work, asked, lambda body: read_description(body).label)
-
-
-def _look_up_items(
-    work: Work, asked: Iterable[tuple[str, str]], read: Callable[[Any], V]
-) -> tuple[dict[str, V], dict[str, Reject]]:
-    wikidata = work.run.services.wikidata
-    calls = ((row_id, qid, call_describe_item(wikidata.identity, qid)) for row_id, qid in asked)
-    return work.look_up(wikidata, calls, read)
 
 
 def _list_items(row: LinkedQuestion, policy: str) -> tuple[str, ...]:
@@ -184,13 +154,11 @@ def _look_up_bearers(
     made: Mapping[str, str],
 ) -> tuple[dict[str, Bearer], dict[str, Reject]]:
     """Return QID → what is compared of an item, for the rows whose fact the Wikidata does not hold, and row id → Reject."""
-    wikidata = work.run.services.wikidata
     doubtful = [row for row in rows if not row.fact_in_graph]
     asked = [(row.id, qid) for row in doubtful for qid in _list_items(row, policy) if qid in described]
     claims, failed = look_up_claims(work, asked, COMPARED)
     dated = {row.id for row in doubtful if row.relation in RELATIVES}
-    calls = ((row_id, qid, call_item_facts(wikidata.identity, qid)) for row_id, qid in asked if row_id in dated)
-    facts, unknown = work.look_up(wikidata, calls, read_facts)
+    facts, unknown = look_up_item_facts(work, (each for each in asked if each[0] in dated))
     bearers: dict[str, Bearer] = {}
     for qid, edges in claims.items():
         description = described[qid].description or made.get(qid, "")
@@ -343,7 +311,3 @@ def _link(
         fact_in_graph=held.tells(pair),
         other_values=[] if held.tells(pair) is not False else list(held.knows[pair[0]]),
     )
-
-
-def _read_views(body: Any) -> int | None:
-    return None if body is None else int(body["views"])

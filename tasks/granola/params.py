@@ -2,22 +2,22 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from datetime import date
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from tasks.assets import ROOT, load_relations
-from tasks.core.reviewing.review import Policy, Reviewing
-from tasks.core.rows import MOST
-from tasks.engine.benchmark import Inputs, Locked, find_absolute, is_from_wikidata, share_limit
-from tasks.engine.naming.identities import wikidata_identity
-from tasks.errors import UsageError
-from tasks.granola.sources.entity_questions import find_files, relation_of
-from tasks.options import Option, Params, RunOptions
-from tasks.settings import home, load_world
-from tasks.storage.source_files import SourceFile, describe_unused, list_source, lock_source
+from factmill.tasks.assets import ROOT, load_relations
+from factmill.tasks.core.calls.pageviews import last_twelve_months
+from factmill.tasks.core.review import Policy, Reviewing
+from factmill.tasks.core.rows import MOST
+from factmill.tasks.engine.benchmark import Inputs, Locked, find_absolute, is_from_wikidata, share_limit
+from factmill.tasks.engine.naming.identities import wikidata_identity
+from factmill.tasks.errors import UsageError
+from factmill.tasks.granola.sources.entity_questions import find_files, relation_of
+from factmill.tasks.options import Option, Params, RunOptions
+from factmill.tasks.settings import home, load_world
+from factmill.tasks.storage.source_files import SourceFile, describe_unused, list_source, lock_source
 
 LEVELS_PROMPT, CONSISTENCY_PROMPT = "granola/granular_answers", "granola/description_consistency"
 TRIVIAL_LIST = "trivial_answers"
@@ -66,7 +66,7 @@ class GranolaInputs(Inputs):
 
 def lock_inputs(params: GranolaParams, run: RunOptions) -> Locked[GranolaInputs]:
     """Return what the build depends on; UsageError for an unknown relation or a source that cannot be placed."""
-    from tasks.storage.reviews import open_review
+    from factmill.tasks.storage.reviews import open_review
 
     relations = check_relations(params.relations)
     world = load_world(run.world, run.graph)
@@ -78,15 +78,15 @@ def lock_inputs(params: GranolaParams, run: RunOptions) -> Locked[GranolaInputs]
         found = find_files(paths, relations)
         files, notes = name_files(found), list_unused(paths, found, params.relations)
         relations = list(files)
-    views_from, views_to = last_twelve_months(world.epoch_day())
+    window = last_twelve_months(world.epoch_day())
     return Locked(
         GranolaInputs(
             params=params.model_copy(update={"source": find_absolute(params.source)}),
             reviewing=open_review("granola", params.review, run),
             from_wikidata=from_wikidata,
             limits=share_limit(params.limit, relations),
-            views_from=views_from,
-            views_to=views_to,
+            views_from=window.start,
+            views_to=window.end,
         ),
         files,
         wikidata_identity(world, home()) if from_wikidata else None,
@@ -123,10 +123,3 @@ def check_relations(relations: Sequence[str]) -> list[str]:
             f"--relation: unknown relation {', '.join(unknown)}; there are templates for {', '.join(known)}"
         )
     return list(dict.fromkeys(relations)) or [pid for pid, relation in known.items() if relation.is_kept]
-
-
-def last_twelve_months(epoch: date) -> tuple[str, str]:
-    """Return the first and last day (YYYYMMDD) of the last 12 full months before the epoch."""
-    last = date.fromordinal(epoch.replace(day=1).toordinal() - 1)
-    first = epoch.replace(year=epoch.year - 1, day=1)
-    return first.strftime("%Y%m%d"), last.strftime("%Y%m%d")

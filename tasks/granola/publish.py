@@ -7,14 +7,14 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tasks.core.counting import compare_figures, count_values, divide
-from tasks.core.reviewing.review import ReviewItem
-from tasks.core.rows import arrow_schema
-from tasks.engine.building import Build
-from tasks.engine.datasets import Dataset
-from tasks.granola.core.rows import CandidateRow, GranolaRow
-from tasks.granola.read import contains_answer
-from tasks.options import BuildReport
+from factmill.tasks.core.measures.bins import compare_figures, count_values, divide
+from factmill.tasks.core.review import ReviewItem
+from factmill.tasks.core.rows import arrow_schema
+from factmill.tasks.engine.batches import Dataset
+from factmill.tasks.engine.building import Build
+from factmill.tasks.granola.core.rows import CandidateRow, GranolaRow
+from factmill.tasks.granola.read import contains_answer
+from factmill.tasks.options import BuildReport
 
 PAPER = {
     "rows": 12452,

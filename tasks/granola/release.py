@@ -1,12 +1,20 @@
-"""How GRANOLA-EQ is released: one table, all of it for testing, as the paper's is."""
+"""How GRANOLA-EQ is released (one table, all of it for testing, as the paper's is), and what a build's page shows of it (§3.1, §3.2)."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from tasks.assets import load_known_sources, load_relations
-from tasks.core.publishing.card_forms import CardForms
-from tasks.core.publishing.release_forms import Belonging, ConfigForms, Paper, ReleaseForms
-from tasks.core.rows import NONE_STATED, OWN_LICENCE, OWN_WORLD
+from factmill.tasks.assets import load_known_sources, load_relations
+from factmill.tasks.core.measures.figures import Figure
+from factmill.tasks.core.publishing.distributions import (
+    Published,
+    count_numbers,
+    count_powers,
+    draw_counts,
+    draw_groups,
+    sort_counts,
+)
+from factmill.tasks.core.publishing.release_forms import Belonging, CardForms, ConfigForms, Paper, ReleaseForms
+from factmill.tasks.core.rows import NONE_STATED, OWN_LICENCE, OWN_WORLD
 
 
 def find_source(lock: Mapping[str, Any], origin: Mapping[str, Any], row: Mapping[str, Any]) -> tuple[str, str]:
@@ -71,3 +79,38 @@ GRANOLA_RELEASE = ReleaseForms(
         ),
     ),
 )
+
+
+_TABLE = "granola_eq"
+
+
+def list_distributions(build: Published) -> Iterator[Figure]:
+    """Yield what rows have how many of."""
+    yield draw_counts(
+        "answers",
+        "Answers a question, from fine to coarse",
+        "questions",
+        count_numbers(build.column(_TABLE, "num_granola_answers")),
+        "answers",
+    )
+    popularity = {
+        role: count_powers(build.column(_TABLE, f"{role}_entity_popularity")) for role in ("question", "answer")
+    }
+    order = sorted({name for counts in popularity.values() for name in counts}, key=_order)
+    yield draw_groups(
+        "popularity",
+        "Page views of the items' articles",
+        "questions",
+        {f"item of the {role}": {name: counts.get(name, 0) for name in order} for role, counts in popularity.items()},
+        "page views",
+    )
+    known = load_relations()
+    relations = sort_counts(
+        f"{pid} {known[pid].label}" if pid in known else pid for pid in build.column(_TABLE, "relation")
+    )
+    yield draw_counts("relations", "Questions by relation", "questions", relations, "relation")
+
+
+def _order(name: str) -> int:
+    first = name.partition(" ")[0].replace(",", "")
+    return int(first) if first.isdigit() else 10**30

@@ -1,13 +1,20 @@
-"""The words that descriptions and answers are read by: countries and regions, occupations, kinds of things (data/lists/*.csv)."""
+"""The words that descriptions and answers are read by, and the kind of thing that a description names (data/lists/*.csv).
+
+A description is taken as a noun phrase ("private research university in Durham, United States"): the head is what stands
+before the first preposition, comma or relative clause, and its last words name the kind of thing.
+"""
 
 import csv
 import io
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 
-from tasks.assets import asset_path
-from tasks.errors import SettingsError
+from factmill.tasks.assets import asset_path
+from factmill.tasks.errors import SettingsError
+from factmill.tasks.granola.core.grounding import GEORGIA, Lexicon
+from factmill.tasks.text.matching import normalise, singular_form
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,3 +97,188 @@ def _lines(name: str, columns: list[str]) -> Iterator[dict[str, str]]:
 
 def _split(cell: str) -> list[str]:
     return [part for part in cell.split(";") if part]
+
+
+@cache
+def load_lexicon() -> Lexicon:
+    """Return what the lists know of words; names of states of the past are words like others."""
+    words = load_words()
+    names = {**words.adjectives, **words.places}
+    nouns = {**words.occupations, **words.classes}
+    return Lexicon(
+        places={
+            # as words are read: without hyphens and possessives
+            normalise(name.replace("-", " ").replace("'s ", " ")): place
+            for name, place in names.items()
+            if place in words.countries or place in words.within
+        },
+        within={**words.within, GEORGIA: "United States"},
+        wider={singular_form(noun.replace("-", " ")): wider for noun, wider in nouns.items() if wider},
+    )
+
+
+_BRACKET = re.compile(r"\s*\(([^()]*)\)")
+_SUPERLATIVE = (
+    r"(?:second|third|fourth)?[- ]?(?:old|larg|bigg|high|long|small|tall|young|fin|great)(?:est|gest)|"
+    r"most \w+|leading|only|main|major"
+)
+_OPENING = re.compile(
+    r"^(?:(?:the|a|an|one|first|last|second|third|fourth|fifth|sixth|seventh|eighth|ninth|tenth|former|and|now-defunct|defunct|\d+(?:st|nd|rd|th)?|"
+    rf"{_SUPERLATIVE})\s+)+",
+    re.IGNORECASE,
+)
+_SENTENCE_END = re.compile(r"(?<=[a-z]{3})\.\s+(?=[A-Z])")
+_SELF_NAMING = re.compile(r"^(?:The )?[A-Z][^,;]{0,60}? (?:is|was) (?:a|an|the|one of the) ")
+_OF_GROUP = re.compile(
+    r"^(?:one|group|groups|pair|set|any|some|each|several|two|three|four|most|many) of (?:the |several )?",
+    re.IGNORECASE,
+)
+_ADJECTIVE_LINKS = re.compile(r"[-–/]")
+_FOOTBALL_CODES = frozenset({"American", "Canadian", "Gaelic", "Australian"})
+_LIST_END = re.compile(
+    r"(?<=\w)\s+(?:by|of|in|from|for|about|who|which|that|with|at|on|to|based|located|created|directed)\b.*$|;.*$"
+)
+_ENUMERATION = re.compile(r"[,;/]| and | or ")
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """The noun phrase a description opens with."""
+
+    phrase: str
+    """Words before the first preposition, without article and nationality: `private research university`."""
+    has_nationality: bool
+    """True when a nationality stood in front: `American`, `British-American`."""
+    noun: str
+    """Longest known noun at the end of the phrase, in lower case; empty when none is known."""
+
+
+@lru_cache(maxsize=16384)
+def kinds_described(description: str) -> frozenset[str]:
+    """Return the kinds of things a description can stand for; empty when it is not understood.
+
+    Among the first phrases of an enumeration a person comes first ("film and television actor" is no film); otherwise
+    the first phrase that is understood decides.
+    """
+    kinds = load_words().kinds
+    text = _OF_GROUP.sub("", tidy_description(description))
+    if text.lower().startswith("fictional "):
+        return frozenset({"character"})
+    whole = read_head(text)
+    if whole.noun.endswith(" of"):
+        return kinds[whole.noun]
+    heads = [read_head(piece.strip()) for piece in _ENUMERATION.split(_LIST_END.sub("", text))]
+    known = [head for head in heads if head.noun]
+    found = [kinds[head.noun] for head in known if not _is_modifier(head.phrase)]
+    found = found or [kinds[head.noun] for head in known]
+    if found:
+        return next((each for each in found if "person" in each), found[0])
+    others = (kinds.get(read_head(piece.strip()).noun, frozenset()) for piece in _ENUMERATION.split(text))
+    return next((each for each in others if "person" in each), frozenset())
+
+
+def tidy_description(text: str) -> str:
+    """Return a description without brackets and closing stop, white space and the capital's comma made plain."""
+    plain = _BRACKET.sub(_keep_places, " ".join(text.split()))
+    plain = _SELF_NAMING.sub("", _SENTENCE_END.split(plain, maxsplit=1)[0])
+    plain = re.sub(r"Washington,? (?:D\. ?C\.|DC\b)", "Washington D.C.", plain)
+    return re.sub(r"(?<!\.[A-Z])\.$", "", plain.strip()).strip()
+
+
+def _keep_places(bracket: re.Match[str]) -> str:
+    """Return a bracket's words as part of the phrase when they are places: `Ithaca (New York, US)`."""
+    is_of_places = all(part in load_words().places for part in bracket[1].split(", "))
+    return f", {bracket[1]}" if is_of_places else ""
+
+
+@lru_cache(maxsize=16384)
+def read_head(description: str) -> Head:
+    """Return the noun phrase that a tidied description opens with."""
+    text = _OPENING.sub("", _OF_GROUP.sub("", description))
+    end = _head_end().search(text)
+    phrase, rest = (text[: end.start()], text[end.start() :].strip()) if end else (text, "")
+    has_nationality, phrase = cut_nationality(phrase)
+    phrase = _OPENING.sub("", phrase)
+    noun = _find_noun(phrase, rest)
+    if not noun and rest.startswith("and ") and phrase.split():
+        more = read_head(rest.removeprefix("and "))
+        if more.noun and " " in more.phrase and not more.has_nationality:
+            return Head(f"{phrase} and {more.phrase}", has_nationality, more.noun)
+    return Head(phrase, has_nationality, noun)
+
+
+@cache
+def _head_end() -> re.Pattern[str]:
+    words = sorted(load_word_groups()["head_ends"], key=lambda word: (-len(word), word))
+    return re.compile(rf"\s+(?:{'|'.join(map(re.escape, words))})\b|[,;:(–—]|\s-\s|\s/\s")
+
+
+def cut_nationality(phrase: str) -> tuple[bool, str]:
+    """Return whether a phrase holds a nationality, and what follows it: `award-winning American film actor` gives `film actor`."""
+    found, rest = _cut_front(phrase.split())
+    words = phrase.split()
+    for start in range(1, min(len(words), 6)):
+        if found or words[start - 1].endswith(","):
+            break
+        found, behind = _cut_front(words[start:])
+        rest = behind if found else rest
+    return found, rest
+
+
+def _cut_front(words: list[str]) -> tuple[bool, str]:
+    """Cut the nationality off the front; `French-born` says where someone came from, not what they are, and is passed over."""
+    start = next((at for at, word in enumerate(words) if not word.endswith("-born")), len(words))
+    if start < len(words) - 1 and _is_no_nationality(words[start:]):
+        return False, " ".join(words[start:])
+    taken, found = start, 0
+    while taken < len(words):
+        is_pair = _is_nationality(" ".join(words[taken : taken + 2]))
+        if not (is_pair or _is_nationality(words[taken])):
+            break
+        found += 1
+        taken += 2 if is_pair else 1
+        if words[taken : taken + 1] == ["and"] and taken + 2 < len(words) and _is_nationality(words[taken + 1]):
+            found += 1
+            taken += 1
+    if taken == len(words) and found > 1:
+        taken -= 1
+    return found > 0, " ".join(words[taken:])
+
+
+def _is_no_nationality(words: list[str]) -> bool:
+    """True for American football and French literature: the adjective belongs to the thing, not to the person."""
+    if words[1].lower() == "football" and words[0] in _FOOTBALL_CODES:
+        return True
+    kinds = load_words().kinds
+    return words[1] in load_word_groups()["subject_words"] or any(
+        " ".join(words[:end]).lower() in kinds for end in range(2, len(words) + 1)
+    )
+
+
+def _is_nationality(text: str) -> bool:
+    adjectives = load_words().adjectives
+    parts = _ADJECTIVE_LINKS.split(text)
+    return (
+        text in adjectives
+        or (len(parts) > 1 and all(part in adjectives for part in parts))
+        or (text.islower() and bool(adjectives.get(text.capitalize())))
+    )
+
+
+def _find_noun(phrase: str, rest: str) -> str:
+    """Return the longest noun of the lists that the phrase ends with, in lower case; empty when there is none."""
+    kinds = load_words().kinds
+    words = phrase.lower().split()
+    for start in range(max(0, len(words) - 4), len(words)):
+        noun = " ".join(words[start:])
+        if rest.startswith("of ") and f"{noun} of" in kinds:
+            return f"{noun} of"
+        if noun in kinds:
+            return noun
+    last = singular_form(words[-1]) if words else ""
+    return last if last in kinds else ""
+
+
+def _is_modifier(phrase: str) -> bool:
+    """True for words like `film` and `stage` that may stand for the noun to come: film and television company."""
+    return bool(phrase) and all(word in load_word_groups()["modifiers"] for word in phrase.lower().split())

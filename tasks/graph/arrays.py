@@ -1,4 +1,4 @@
-"""The arrays of a graph: its edges as compressed sparse rows in both directions, and its literals by item.
+"""The arrays of a graph: its edges as compressed sparse rows in both directions, its literals by item, and what these say.
 
 Paths are walked in these arrays and nowhere else: DuckDB sorts, once, when a graph is loaded; afterwards every file is
 mapped into memory, so that opening reads next to nothing and processes share one copy. An item is known by its
@@ -19,7 +19,13 @@ literal_precisions uint8[l]    of a date, DAY where the data do not say it; 0 fo
 literal_order uint32[l]        of each item's literals, by key and id, how far behind its first each one stands; a graph
                                that was loaded by an earlier version lacks the file, and the array is empty
 
-What a literal says is beside them (tasks/graph/literal_texts.py).
+literal_text_offsets int64[l + 1]   where the text of each literal begins in
+literal_texts uint8[b]         value, statement, unit and main, a NUL between two; what is missing is empty
+literal_marks uint8[l]         what is not missing, since a main may be empty: the sum of MARKS; a graph that was loaded by
+                               an earlier version lacks these three, and is asked by its table
+
+So any row of table `literals` is read at once: DuckDB reads a stretch of some thousand rows for each one that is asked
+for, and so most of a large table for a batch of pairs. Here a row costs its own bytes.
 
 Where the arrays of a graph would fill much of the memory, the system is told that they are read here and there: else it
 fetches up to some MB around each page that is missing, and drops as much that will be needed again.
@@ -28,19 +34,23 @@ fetches up to some MB around each page that is missing, and drops as much that w
 import mmap
 import os
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 import duckdb
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.lib import format as npy_format
 
-from tasks.errors import GraphError
-from tasks.graph.manifest import format_load_advice
-from tasks.text.values.literals import DAY
+from factmill.tasks.errors import GraphError
+from factmill.tasks.graph.folders import format_load_advice
+from factmill.tasks.graph.loading.shapes import split_each
+from factmill.tasks.text.values.literals import DAY
 
 Ints = npt.NDArray[np.int64]
 Array = npt.NDArray[Any]
@@ -72,9 +82,12 @@ _TYPES: dict[str, type[np.integer[Any]]] = {
     "literal_keys": np.int64,
     "literal_precisions": np.uint8,
     "literal_order": np.uint32,
+    "literal_text_offsets": np.int64,
+    "literal_texts": np.uint8,
+    "literal_marks": np.uint8,
 }
-_LATER = "literal_order"
-"""An array that earlier versions did not write."""
+_ORDER = "literal_order"
+_TEXTS = ("literal_text_offsets", "literal_texts", "literal_marks")
 ARRAY_FILES = tuple(f"{name}.npy" for name in _TYPES)
 
 _PROPERTIES = """
@@ -90,6 +103,11 @@ _LITERALS = f"""
         coalesce(precision, CASE WHEN number IS NULL THEN {DAY} ELSE 0 END)::UTINYINT AS precisions
     FROM literals
 """
+MARKS = {"qualifier": 1, "precision": 2, "statement": 4, "main": 8, "number": 16}
+"""Columns that may be missing and the bit of each that stands."""
+_TEXT = " || chr(0) || ".join(f"coalesce({part}::VARCHAR, '')" for part in ("value", "statement", "unit", "main"))
+_MARKED = " + ".join(f"CASE WHEN {column} IS NULL THEN 0 ELSE {mark} END" for column, mark in MARKS.items())
+_TEXT_ROWS = f"SELECT {_TEXT} AS text, ({_MARKED})::UTINYINT AS marks FROM literals"
 
 
 class Rows(NamedTuple):
@@ -109,6 +127,14 @@ class Literals(NamedTuple):
     keys: Ints
     precisions: npt.NDArray[np.uint8]
     order: npt.NDArray[np.uint32]
+
+
+class LiteralTexts(NamedTuple):
+    """What literals say, by id."""
+
+    offsets: Ints
+    texts: npt.NDArray[np.uint8]
+    marks: npt.NDArray[np.uint8]
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +171,32 @@ class Arrays:
     out: Rows
     into: Rows
     literals: Literals
+    texts: LiteralTexts | None
+
+    def read_literals(self, ids: Ints) -> pa.Table | None:
+        """Return the rows of table `literals` with these ids, in their order; None where the graph has no texts."""
+        if self.texts is None:
+            return None
+        offsets, texts, all_marks = self.texts
+        begins, marks = offsets[ids], all_marks[ids]
+        ends = np.concatenate([[0], np.cumsum(offsets[ids + 1] - begins)])
+        at = np.arange(ends[-1]) + np.repeat(begins - ends[:-1], np.diff(ends))
+        buffers = [None, pa.py_buffer(ends.astype(np.int64)), pa.py_buffer(texts[at])]
+        gathered = pa.Array.from_buffers(pa.large_binary(), len(ids), buffers).cast(pa.binary())
+        stands = {name: pa.array((marks & mark) != 0) for name, mark in MARKS.items()}
+        value, statement, unit, main = (part.cast(pa.string()) for part in split_each(gathered, b"\0", 4))
+        given = {
+            "qualifier": pa.array(self.properties[self.literals.properties[ids]]),
+            "statement": statement,
+            "precision": pa.array(self.literals.precisions[ids]),
+            "main": main,
+            "number": value,
+        }
+        columns = {name: pc.if_else(stands[name], column, None) for name, column in given.items()}
+        columns["property"] = pa.array(self.properties[self.literals.claims[ids]])
+        columns["value"] = value
+        columns["unit"] = pc.if_else(pc.equal(unit, ""), None, unit).cast(pa.int64())
+        return pa.table(columns)
 
 
 def search_places(known: npt.NDArray[np.integer[Any]], numbers: Ints) -> Ints:
@@ -157,19 +209,20 @@ def search_places(known: npt.NDArray[np.integer[Any]], numbers: Ints) -> Ints:
 
 def open_arrays(path: Path) -> Arrays:
     """Map the arrays in a graph's folder; GraphError names the file that is missing, damaged or does not fit."""
-    found = {
-        name: _open_array(path / f"{name}.npy") for name in _TYPES if name != _LATER or (path / f"{name}.npy").exists()
-    }
+    optional = {_ORDER: (_ORDER,), "literal_texts": _TEXTS}
+    lacking = [each for name, all_of in optional.items() if not (path / f"{name}.npy").exists() for each in all_of]
+    found = {name: _open_array(path / f"{name}.npy") for name in _TYPES if name not in lacking}
     _check_lengths(path, found)
-    if sum(array.nbytes for array in found.values()) > _MOST_OF_MEMORY * find_memory():
-        for array in found.values():
+    walked = [array for name, array in found.items() if name not in _TEXTS]
+    if sum(array.nbytes for array in walked) > _MOST_OF_MEMORY * find_memory():
+        for array in walked:
             _read_here_and_there(array)
-    return _put_together({_LATER: _make_empty(_LATER), **found})
+    return _put_together(found)
 
 
 def make_empty_arrays() -> Arrays:
     """Return the arrays of a graph without items, in memory."""
-    return _put_together({name: _make_empty(name) for name in _TYPES})
+    return _put_together({name: _make_empty(name) for name in _TYPES if name not in _TEXTS})
 
 
 def _make_empty(name: str) -> Array:
@@ -180,12 +233,14 @@ def _make_empty(name: str) -> Array:
 
 
 def _put_together(found: dict[str, Array]) -> Arrays:
+    found = {_ORDER: _make_empty(_ORDER), **found}
     return Arrays(
         ItemIndex(found["items"], found["item_bits"], found["item_ranks"]),
         found["properties"],
         Rows(*(found[f"out_{name}"] for name in Rows._fields)),
         Rows(*(found[f"in_{name}"] for name in Rows._fields)),
         Literals(*(found[f"literal_{name}"] for name in Literals._fields)),
+        LiteralTexts(*(found[name] for name in _TEXTS)) if _TEXTS[0] in found else None,
     )
 
 
@@ -207,21 +262,15 @@ def _read_here_and_there(array: Array) -> None:
 
 
 def _open_array(file: Path) -> Array:
-    return open_array(file, _TYPES[file.stem])
-
-
-def open_array(file: Path, expected: type[np.integer[Any]]) -> Array:
     """Map one array of a graph; GraphError when it is missing, damaged or not one row of the expected type."""
+    again = format_load_advice(file.parent.name)
     try:
         array = np.load(file, mmap_mode="r")
     except (OSError, ValueError, EOFError) as error:
-        raise GraphError(f"{file}: cannot be opened ({error}); {format_load_advice(file.parent.name)}") from error
-    dtype = np.dtype(expected)
+        raise GraphError(f"{file}: cannot be opened ({error}); {again}") from error
+    dtype = np.dtype(_TYPES[file.stem])
     if array.ndim != 1 or array.dtype != dtype:
-        raise GraphError(
-            f"{file}: holds {array.dtype} of shape {array.shape}, expected one row of {dtype};"
-            f" {format_load_advice(file.parent.name)}"
-        )
+        raise GraphError(f"{file}: holds {array.dtype} of shape {array.shape}, expected one row of {dtype}; {again}")
     # what walks the arrays is compiled for plain ones
     return array.view(np.ndarray)
 
@@ -233,6 +282,9 @@ def _check_lengths(path: Path, found: dict[str, Array]) -> None:
         expected[f"{rows}_offsets"] = len(found["items"]) + 1
         end = int(found[f"{rows}_offsets"][-1]) if len(found[f"{rows}_offsets"]) else 0
         expected |= {f"{rows}_{name}": end for name in columns if name != "offsets"}
+    expected |= {"literal_marks": end, "literal_text_offsets": end + 1}
+    if len(found.get("literal_text_offsets", ())):
+        expected["literal_texts"] = int(found["literal_text_offsets"][-1])
     for name, length in expected.items():
         if name in found and len(found[name]) != length:
             raise GraphError(
@@ -241,25 +293,19 @@ def _check_lengths(path: Path, found: dict[str, Array]) -> None:
             )
 
 
-class _Known(NamedTuple):
-    """What the numbers in tables are placed by."""
-
-    items: ItemIndex
-    properties: npt.NDArray[np.int32]
-
-
 def write_arrays(connection: duckdb.DuckDBPyConnection, folder: Path) -> None:
     """Write all arrays into a folder from the tables `items`, `edges` and `literals` of the database in use.
 
     The same tables give the same bytes. Memory does not grow with the graph. Raises GraphError when the tables do not
     fit together or use too many properties.
     """
-    items = _write_items(connection, folder)
-    known = _Known(items, _write_properties(connection, folder))
-    _write_rows(connection, folder, known, "out", "edges", _EDGES.format(row="subject", neighbour="object"))
-    _write_rows(connection, folder, known, "in", "edges", _EDGES.format(row="object", neighbour="subject"))
-    _write_rows(connection, folder, known, "literal", "literals", _LITERALS)
+    items, properties = _write_items(connection, folder), _write_properties(connection, folder)
+    write = partial(_write_rows, connection, folder, items, properties)
+    write("out", "edges", _EDGES.format(row="subject", neighbour="object"))
+    write("in", "edges", _EDGES.format(row="object", neighbour="subject"))
+    write("literal", "literals", _LITERALS)
     _write_literal_order(folder)
+    _write_literal_texts(connection, folder)
 
 
 def _write_items(connection: duckdb.DuckDBPyConnection, folder: Path) -> ItemIndex:
@@ -294,11 +340,17 @@ def _write_properties(connection: duckdb.DuckDBPyConnection, folder: Path) -> np
 
 
 def _write_rows(
-    connection: duckdb.DuckDBPyConnection, folder: Path, known: _Known, rows: str, table: str, query: str
+    connection: duckdb.DuckDBPyConnection,
+    folder: Path,
+    items: ItemIndex,
+    properties: npt.NDArray[np.int32],
+    rows: str,
+    table: str,
+    query: str,
 ) -> None:
     """Write the offsets of the column `item`, and each other column of a query into the file of its name."""
-    fields = [name for name in (Literals if rows == "literal" else Rows)._fields[1:] if f"{rows}_{name}" != _LATER]
-    count, items = _count_rows(connection, table), known.items
+    fields = [name for name in (Literals if rows == "literal" else Rows)._fields[1:] if f"{rows}_{name}" != _ORDER]
+    count = _count_rows(connection, table)
     with ExitStack() as stack:
         offsets = stack.enter_context(_create(folder, f"{rows}_offsets", len(items.numbers) + 1))
         files = {name: stack.enter_context(_create(folder, f"{rows}_{name}", count)) for name in fields}
@@ -310,7 +362,7 @@ def _write_rows(
             if "items" in batch:
                 batch["items"] = _place_all(items, batch["items"], table, folder).astype(np.uint32)
             for name in batch.keys() & {"properties", "claims"}:
-                batch[name] = np.searchsorted(known.properties, batch[name]).astype(np.uint16)
+                batch[name] = np.searchsorted(properties, batch[name]).astype(np.uint16)
             for name, file in files.items():
                 file.write(batch[name].data)
         _write_offsets(offsets, following, len(items.numbers) + 1, np.empty(0, np.int64), read)
@@ -320,7 +372,7 @@ def _write_literal_order(folder: Path) -> None:
     """Write in which order the literals of each item are by their keys, some items at a time."""
     offsets, keys = _open_array(folder / "literal_offsets.npy"), _open_array(folder / "literal_keys.npy")
     first, items = 0, len(offsets) - 1
-    with _create(folder, _LATER, len(keys)) as file:
+    with _create(folder, _ORDER, len(keys)) as file:
         while first < items:
             last = max(first + 1, int(np.searchsorted(offsets, offsets[first] + _ROWS_AT_ONCE, "right")) - 1)
             rows = np.arange(offsets[first], offsets[last])
@@ -328,6 +380,24 @@ def _write_literal_order(folder: Path) -> None:
             order = np.lexsort((keys[rows], begins))
             file.write((rows[order] - begins).astype(np.uint32).data)
             first = last
+
+
+def _write_literal_texts(connection: duckdb.DuckDBPyConnection, folder: Path) -> None:
+    """Write what literals say, in the order of their ids: they were stored by id, and tables are read as they were stored."""
+    size = f"SELECT count(*), coalesce(sum(strlen({_TEXT})), 0)::BIGINT FROM literals"
+    [(count, size_bytes)] = connection.execute(size).fetchall()
+    files = map(_create, [folder] * 3, _TEXTS, (count + 1, size_bytes, count))
+    with ExitStack() as stack:
+        offsets, texts, marks = map(stack.enter_context, files)
+        offsets.write(np.zeros(1, np.int64).data)
+        end = 0
+        for batch in connection.sql(_TEXT_ROWS).to_arrow_reader(_ROWS_AT_ONCE >> 3):
+            text = batch["text"].cast(pa.large_binary())
+            ends = np.frombuffer(text.buffers()[1], np.int64)[text.offset :][: len(text) + 1]
+            texts.write(memoryview(text.buffers()[2])[ends[0] : ends[-1]])
+            offsets.write((ends[1:] - ends[0] + end).data)
+            marks.write(batch["marks"].to_numpy().data)
+            end += int(ends[-1] - ends[0])
 
 
 def _write_offsets(file: BinaryIO, first: int, last: int, places: Ints, read: int) -> None:
@@ -344,17 +414,13 @@ def _place_all(items: ItemIndex, numbers: Ints, table: str, folder: Path) -> Int
     return places
 
 
-def _create(folder: Path, name: str, length: int) -> AbstractContextManager[BinaryIO]:
-    return create_array(folder, name, length, _TYPES[name])
-
-
 @contextmanager
-def create_array(folder: Path, name: str, length: int, dtype: type[np.integer[Any]]) -> Iterator[BinaryIO]:
+def _create(folder: Path, name: str, length: int) -> Iterator[BinaryIO]:
     """Open a file `<name>.npy` for an array of so many numbers that is written piece by piece.
 
     Not mapped: a full disk raises an error where a mapped file would end the process.
     """
-    header = {"descr": npy_format.dtype_to_descr(np.dtype(dtype)), "fortran_order": False, "shape": (length,)}
+    header = {"descr": npy_format.dtype_to_descr(np.dtype(_TYPES[name])), "fortran_order": False, "shape": (length,)}
     with (folder / f"{name}.npy").open("wb") as file:
         npy_format.write_array_header_1_0(file, header)
         yield file

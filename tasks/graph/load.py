@@ -11,35 +11,37 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import duckdb
 
-from tasks.core.fingerprints import combine_digests, digest_bytes
-from tasks.errors import GraphError, SourceError, UsageError
-from tasks.graph.arrays import write_arrays
-from tasks.graph.checking import measure_files
-from tasks.graph.folders import (
+from factmill.tasks.core.fingerprints import combine_digests, digest_bytes
+from factmill.tasks.errors import GraphError, SourceError, UsageError
+from factmill.tasks.graph.arrays import write_arrays
+from factmill.tasks.graph.folders import (
+    DATABASE,
+    FORMAT_VERSION,
     GRAPH,
     REQUEST,
+    GraphManifest,
     Request,
     claim_folder,
     empty_folder,
+    graph_path,
     keep_half_load,
+    loading_path,
+    measure_files,
     put_in_place,
     read_request,
+    write_manifest,
 )
-from tasks.graph.literal_texts import write_literal_texts
-from tasks.graph.load_progress import LoadProgress, Meter
-from tasks.graph.loading.reading import read_sources
-from tasks.graph.loading.rows import TABLES
-from tasks.graph.loading.sources.streams import STDIN, Form, Source, SourceChanged, check_readable
-from tasks.graph.loading.staging import STAGING, Staging, Tally, open_staging
-from tasks.graph.loading.tables import Stored, digest_tables, find_dump_date, store_tables
-from tasks.graph.manifest import DATABASE, FORMAT_VERSION, GraphManifest, graph_path, loading_path, write_manifest
+from factmill.tasks.graph.loading.reading import STAGING, LoadProgress, Meter, Staging, open_staging, read_sources
+from factmill.tasks.graph.loading.rows import TABLES
+from factmill.tasks.graph.loading.sources.streams import STDIN, Form, Source, SourceChanged, check_readable
+from factmill.tasks.graph.loading.tables import digest_tables, find_dump_date, store_tables
 
 READING_MODULES = (
-    "columns", "ntriples", "rows", "scanning/compiling", "scanning/lines", "scanning/terms", "shapes",
-    "sources/bzip2", "sources/streams", "sources/turtle", "statement_shapes",
+    "compiling", "ntriples", "rows", "scanning", "shapes", "sources/bzip2", "sources/streams", "sources/turtle",
 )  # fmt: skip
 """The modules that decide which rows are read: a half load made by others of them is dropped."""
 
@@ -72,7 +74,10 @@ def load_graph(
     """
     target = graph_path(name, folder)
     request = _make_request(files, languages, form)
-    _check_date(dump_date)
+    try:
+        datetime.fromisoformat(dump_date or "2000-01-01")
+    except ValueError as error:
+        raise UsageError(f"dump date {dump_date!r}: give it in ISO 8601, like 2024-05-06") from error
     if target.exists() and not replace:
         raise GraphError(f"graph {name} exists already in {folder}: choose another name, or replace it with --replace")
     with _errors_in_words(name, folder), claim_folder(name, folder) as beside:
@@ -100,22 +105,13 @@ class _Job:
         self.notice(f"graph {self.name}: {text}")
 
 
-@dataclass(frozen=True, slots=True)
-class _Written:
-    """What was written."""
-
-    stored: Stored
-    digest: str
-    dump_date: str | None
-
-
 def _make_graph(job: _Job) -> GraphManifest:
     """Read what is not read yet, and write the files of the graph."""
     _look_at_half_load(job)
     try:
-        with open_staging(job.folder, job.name) as (staging, tally):
-            _read(job, staging, tally)
-            written = _write(job, staging.connection)
+        with open_staging(job.folder, job.name) as staging:
+            _read(job, staging)
+            written = _write(job, staging)
     except SourceChanged as error:
         if any(source.size_bytes and not source.can_be_read_again for source in job.sources):
             raise SourceError(f"{error}; pipe the same bytes again") from error
@@ -124,7 +120,14 @@ def _make_graph(job: _Job) -> GraphManifest:
         return _make_graph(job)
     # not before the connection is closed, which changes the database
     job.meter.enter("digesting")
-    manifest = _make_manifest(job, tally, written)
+    manifest = GraphManifest(
+        name=job.name,
+        format_version=FORMAT_VERSION,
+        languages=job.request.languages,
+        files=measure_files(job.folder / GRAPH),
+        created_at=datetime.now(UTC).isoformat(timespec="seconds"),
+        **written,
+    )
     write_manifest(manifest, job.folder / GRAPH)
     return manifest
 
@@ -143,7 +146,8 @@ def _look_at_half_load(job: _Job) -> None:
         keep_half_load(job.folder, job.request)
 
 
-def _read(job: _Job, staging: Staging, tally: Tally) -> None:
+def _read(job: _Job, staging: Staging) -> None:
+    tally = staging.tally
     job.sources = [Source(path, job.request.form, job.meter.report) for path in job.request.files]
     job.meter.watch(job.sources, tally.lines)
     if tally.is_whole:
@@ -152,46 +156,32 @@ def _read(job: _Job, staging: Staging, tally: Tally) -> None:
         job.notify(f"going on behind line {tally.lines:,}; what comes before is read again to see that it is the same")
     job.meter.enter("checking" if tally.lines else "reading")
     read_sources(
-        job.sources,
-        job.request.languages,
-        staging,
-        tally,
-        job.meter,
-        on_commit=lambda: keep_half_load(job.folder, job.request),
+        job.sources, job.request.languages, staging, job.meter, lambda: keep_half_load(job.folder, job.request)
     )
 
 
-def _write(job: _Job, connection: duckdb.DuckDBPyConnection) -> _Written:
-    graph = job.folder / GRAPH
+def _write(job: _Job, staging: Staging) -> dict[str, Any]:
+    """Write tables and arrays; return what the manifest says of them."""
+    graph, connection, tally = job.folder / GRAPH, staging.connection, staging.tally
     graph.mkdir()
     job.meter.enter("sorting")
-    stored = store_tables(connection, graph / DATABASE)
+    stored, left_out = store_tables(connection, graph / DATABASE)
     date = job.dump_date or find_dump_date(connection)
     digest = digest_tables(connection, languages=job.request.languages, dump_date=date, format_version=FORMAT_VERSION)
     job.meter.enter("writing")
     write_arrays(connection, graph)
-    write_literal_texts(connection, graph)
-    return _Written(stored, digest, date)
-
-
-def _make_manifest(job: _Job, tally: Tally, written: _Written) -> GraphManifest:
-    return GraphManifest(
-        name=job.name,
-        format_version=FORMAT_VERSION,
-        digest=written.digest,
-        languages=job.request.languages,
-        dump_date=written.dump_date,
-        sources=tuple(tally.finished),
-        lines=tally.lines,
-        blank=tally.blank,
-        malformed=tally.read["malformed"],
-        not_kept=dict(sorted(tally.not_kept.items())),
-        read={table: tally.read[table] for table in TABLES if table != "malformed"},
-        stored=written.stored.rows,
-        left_out=written.stored.left_out,
-        files=measure_files(job.folder / GRAPH),
-        created_at=datetime.now(UTC).isoformat(timespec="seconds"),
-    )
+    return {
+        "digest": digest,
+        "dump_date": date,
+        "sources": tuple(tally.finished),
+        "lines": tally.lines,
+        "blank": tally.blank,
+        "malformed": tally.read["malformed"],
+        "not_kept": dict(sorted(tally.not_kept.items())),
+        "read": {table: tally.read[table] for table in TABLES if table != "malformed"},
+        "stored": stored,
+        "left_out": left_out,
+    }
 
 
 def _make_request(files: Sequence[str | Path], languages: Sequence[str], form: Form | None) -> Request:
@@ -210,13 +200,6 @@ def _make_request(files: Sequence[str | Path], languages: Sequence[str], form: F
     return Request(
         files=paths, languages=tags, form=form, code=code, sizes=tuple(Source(path).find_size() for path in paths)
     )
-
-
-def _check_date(dump_date: str | None) -> None:
-    try:
-        datetime.fromisoformat(dump_date or "2000-01-01")
-    except ValueError as error:
-        raise UsageError(f"dump date {dump_date!r}: give it in ISO 8601, like 2024-05-06") from error
 
 
 @contextmanager

@@ -1,36 +1,40 @@
 """Look-ups in a local graph, in batches: the graph as the Wikidata of a build.
 
-What stands around items is read from the arrays, texts and literals from DuckDB: one query answers all look-ups of a
+What stands around items is read from the arrays, whose rows numpy gathers for all items at once; texts, literals and the
+statements of claims, which paths do not need, from DuckDB: one query answers all look-ups of a
 kind, joined with an Arrow table of what is asked; all values reach DuckDB in that table or as parameters, none in the
 query's text. The files are opened read-only, so several processes can share them, and every query runs on a cursor of
 its own, so several threads can.
+
+All calls of one operation and language are one look-up. A call that cannot be answered fails alone, with a reason.
 """
 
 import tempfile
 import threading
+import time
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import duckdb
+import numpy as np
 import pyarrow as pa
 
-from tasks.core.calls.call import Call, Deliver
-from tasks.core.calls.knowledge import Candidate, Description, Fact, Neighbour, Qid, write_description, write_facts
-from tasks.core.fingerprints import Json
-from tasks.core.paths import FoundPaths, PathOptions
-from tasks.errors import GraphError
-from tasks.graph.answers import Answer, Parts, answer_calls
-from tasks.graph.arrays import Ints, open_arrays
-from tasks.graph.literal_texts import open_literal_texts
-from tasks.graph.loading.shapes import ANY_LANGUAGE
-from tasks.graph.loading.tables import attach_database, connect_memory
-from tasks.graph.manifest import DATABASE, GraphManifest, format_load_advice, graph_path, read_manifest
-from tasks.graph.neighbourhoods import read_degrees, read_facts, read_neighbours, read_numbers
-from tasks.text.ids import id_number
-from tasks.text.values.literals import Date, Number
+from factmill.tasks.core.calls.call import Call, Deliver, Reply, fail
+from factmill.tasks.core.calls.item_facts import Fact
+from factmill.tasks.core.calls.knowledge import Candidate, Description, Neighbour, Pid, Qid
+from factmill.tasks.core.calls.operation import find_operation, list_operations
+from factmill.tasks.core.paths import FoundPaths, PathOptions
+from factmill.tasks.errors import GraphError
+from factmill.tasks.graph.arrays import Arrays, Ints, Rows, open_arrays, search_places
+from factmill.tasks.graph.folders import DATABASE, GraphManifest, format_load_advice, graph_path, read_manifest
+from factmill.tasks.graph.loading.shapes import ANY_LANGUAGE
+from factmill.tasks.graph.loading.tables import attach_database, connect_memory
+from factmill.tasks.text.ids import id_number
+from factmill.tasks.text.values.literals import Date, Number
 
 _HIGHEST_ITEM = 2**63 - 1
 _HIGHEST_PROPERTY = 2**31 - 1
@@ -57,6 +61,10 @@ _ITEM_LABELS = """
     SELECT item, coalesce(max(text) FILTER (language = $language), max(text)) FROM keys JOIN graph.labels USING (item)
     WHERE language IN ($language, $any_language) GROUP BY item
 """
+_ALIASES = """
+    SELECT DISTINCT item, text FROM keys JOIN graph.names USING (item)
+    WHERE via = 'alias' AND language IN ($language, $any_language) ORDER BY item
+"""
 _PROPERTY_LABELS = """
     SELECT item, coalesce(max(text) FILTER (language = $language), max(text))
     FROM keys JOIN graph.property_labels ON property = item
@@ -68,6 +76,13 @@ _LITERALS = """
     SELECT property, qualifier, statement, value, precision, unit, main, number FROM graph.literals
     WHERE id IN (SELECT id FROM keys) ORDER BY id
 """
+_VALUES_OF_ITEMS = """
+    SELECT position, property, value, precision, unit, statement
+    FROM keys JOIN graph.literals USING (item) WHERE qualifier IS NULL ORDER BY position, id
+"""
+_CLAIMS_OF_ITEMS = (
+    "SELECT position, property, object, min(statement) FROM keys JOIN graph.claims USING (item) GROUP BY ALL"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +124,6 @@ class Graph(AbstractContextManager["Graph"]):
         self.manifest = manifest
         self.identity = f"graph-{manifest.digest[:16]}"
         self.arrays = open_arrays(path)
-        self._texts = open_literal_texts(path, len(self.arrays.literals.keys))
         self._lock = threading.Lock()
         try:
             # not connected to directly: DuckDB would hand out an older file still open under this path
@@ -128,23 +142,41 @@ class Graph(AbstractContextManager["Graph"]):
         self._connection.close()
 
     def send(self, calls: Sequence[Call], deliver: Deliver) -> None:
-        """Answer calls of core/calls/knowledge.py, one query an operation and language; see Service.send."""
-        answers: dict[str, Answer] = {
-            "find_items": self._answer_find_items,
-            "describe_items": self._answer_describe_items,
-            "label": self._answer_label,
-            "resolve_item": self._answer_resolve_item,
-            "neighbours": self._answer_neighbours,
-            "list_facts": self._answer_list_facts,
-            "item_facts": self._answer_item_facts,
-        }
-        answer_calls(calls, deliver, answers, self.find_language_problem)
+        """Answer calls, one query an operation and language; see Service.send."""
+        groups: dict[tuple[str, str], list[Call]] = {}
+        for call in calls:
+            if problem := self._find_problem(call):
+                deliver(call, problem)
+            else:
+                groups.setdefault((call.operation, str(call.parts.get("language"))), []).append(call)
+        for (name, language), group in groups.items():
+            operation, started = find_operation(name), time.perf_counter()
+            assert operation
+            assert callable(operation.graph)
+            bodies = operation.graph(self, [call.parts for call in group], language)
+            latency_s = (time.perf_counter() - started) / len(group)
+            for call, body in zip(group, bodies, strict=True):
+                deliver(call, Reply(body, latency_s=latency_s))
+
+    def _find_problem(self, call: Call) -> Reply | None:
+        """Return why a call cannot be answered, or None."""
+        operation = find_operation(call.operation)
+        if operation is None or not callable(operation.graph):
+            why = operation.graph if operation else ""
+            answered = ", ".join(sorted(each.name for each in list_operations() if callable(each.graph)))
+            return fail("unknown_operation", f"{call.operation}: {why or f'a graph answers {answered}'}")
+        if problem := operation.find_wrong_part(call.parts):
+            return fail("bad_call", f"{call.operation}: {problem}")
+        language = str(call.parts.get("language", ""))
+        problem = self.find_language_problem(language) if operation.has_labels and language else None
+        return fail("language_missing", problem) if problem else None
 
     def find(self, names: Iterable[str], language: str = "en") -> dict[str, list[Candidate]]:
         """Return the items that bear each name exactly: labels first, then by number; an empty list when none does."""
         self._check_language(language)
         found: dict[str, list[Candidate]] = {name: [] for name in names}
-        asked = [name for name in found if _is_text(name)]
+        # half a surrogate pair no dump can hold, and UTF-8 cannot spell
+        asked = [name for name in found if not any("\ud800" <= character <= "\udfff" for character in name)]
         keys = pa.table({"key": range(len(asked)), "name": pa.array(asked, pa.string())})
         for key, item, via in self.query(_FIND, {"keys": keys}, **_speak(language)):
             found[asked[key]].append(Candidate(Qid(f"Q{item}"), via))
@@ -177,33 +209,56 @@ class Graph(AbstractContextManager["Graph"]):
             numbers = {qid: targets.get(number, number) for qid, number in numbers.items()}
         return {qid: Qid(f"Q{number}") for qid, number in numbers.items()}
 
-    def neighbours(self, qids: Iterable[str], pids: Iterable[str], language: str = "en") -> dict[Qid, list[Neighbour]]:
-        """Return each item's direct claims of some properties, by number of pid and qid; an empty list when none."""
-        asked, wanted = list(dict.fromkeys(qids)), list(pids)
-        found = self.neighbours_of_each([(qid, wanted) for qid in asked], language)
-        return {Qid(qid): edges for qid, edges in zip(asked, found, strict=True)}
-
     def neighbours_of_each(
         self, asked: Sequence[tuple[str, Sequence[str]]], language: str = "en"
     ) -> list[list[Neighbour]]:
-        """Answer as `neighbours` does for many (qid, pids), each item with properties of its own; same length."""
+        """Return for each (qid, pids) the item's direct claims of these properties, by number of pid and qid."""
         self._check_language(language)
-        return read_neighbours(self.arrays, lambda ids: self.labels(ids, language), asked)
+        arrays, count = self.arrays, len(self.arrays.properties)
+        lists = {pids: position for position, pids in enumerate(dict.fromkeys(tuple(pids) for _, pids in asked))}
+        list_of = np.array([lists[tuple(pids)] for _, pids in asked], np.int64)
+        # the places of those properties that the graph uses, apart for each list
+        places = [search_places(arrays.properties, _read_numbers(pids)) for pids in lists]
+        wanted = [nth * count + each[each >= 0] for nth, each in enumerate(places)]
+        edges = _gather_rows(arrays.out, arrays.items.find_places(_read_numbers(qid for qid, _ in asked)))
+        mine = np.isin(
+            list_of[edges.owners] * count + edges.properties, np.concatenate([np.empty(0, np.int64), *wanted])
+        )
+        named = _name_edges(arrays, _Edges._make(column[mine] for column in edges))
+        labels = self.labels({qid for _, _, qid in named}, language)
+        found: list[list[Neighbour]] = [[] for _ in asked]
+        for owner, pid, qid in named:
+            found[owner].append(Neighbour(pid, qid, labels.get(qid)))
+        return found
 
     def item_facts(self, qids: Iterable[str], language: str = "en") -> dict[Qid, list[Fact]]:
         """Return what each item says in one hop, with labels and statements: dates and numbers, then claims.
 
-        Each part is by number of property; an item that the graph does not know says nothing.
+        Each part is by number of property; an item that the graph does not know says nothing. A date or number is that
+        of a statement, or of a direct claim where the graph has no statement of the property. Of the statements that
+        say one claim the smallest id is told, so that the answer is one whatever the order.
         """
         self._check_language(language)
         asked = list(dict.fromkeys(Qid(qid) for qid in qids))
-        found = read_facts(self.arrays, lambda ids: self.labels(ids, language), self.query, asked)
+        numbers = _read_numbers(asked)
+        keys = {"keys": pa.table({"position": pa.array(np.arange(len(numbers))), "item": pa.array(numbers)})}
+        literals = self.query(_VALUES_OF_ITEMS, keys)
+        said = {(at, f"P{pid}", f"Q{qid}"): text for at, pid, qid, text in self.query(_CLAIMS_OF_ITEMS, keys)}
+        claims = _name_edges(self.arrays, _gather_rows(self.arrays.out, self.arrays.items.find_places(numbers)))
+        ids = {each for _, *both in claims for each in both} | {f"P{pid}" for _, pid, *_ in literals}
+        labels = self.labels(ids, language)
+        found: list[list[Fact]] = [[] for _ in asked]
+        for at, number, value, precision, unit, statement in literals:
+            pid, unit_qid = Pid(f"P{number}"), None if unit is None else Qid(f"Q{unit}")
+            found[at].append(Fact(pid, labels.get(pid), None, value, precision, unit_qid, statement))
+        for at, pid, qid in claims:
+            found[at].append(Fact(pid, labels.get(pid), qid, labels.get(qid), None, None, said.get((at, pid, qid))))
         return dict(zip(asked, found, strict=True))
 
     def find_item_paths(self, subjects: Ints, objects: Ints, options: PathOptions) -> FoundPaths:
         """Find the paths between items; see core.paths.PathFinder."""
         # what is compiled takes half a second to load: look-ups do without
-        from tasks.graph.paths import find_item_paths
+        from factmill.tasks.graph.paths import find_item_paths
 
         return find_item_paths(self.arrays, subjects, objects, options)
 
@@ -215,14 +270,14 @@ class Graph(AbstractContextManager["Graph"]):
         options: PathOptions,
     ) -> FoundPaths:
         """Find the paths from items to dates or numbers; see core.paths.PathFinder."""
-        from tasks.graph.paths import find_literal_paths
+        from factmill.tasks.graph.paths import find_literal_paths
 
         return find_literal_paths(self.arrays, self.read_literals, subjects, objects, properties, options)
 
     def read_literals(self, ids: Ints) -> pa.Table:
         """Return the rows of table `literals` with these ids, which ascend, in their order."""
-        if self._texts:
-            return self._texts.read(self.arrays, ids)
+        if (rows := self.arrays.read_literals(ids)) is not None:
+            return rows
         with self._connect({"keys": pa.table({"id": ids})}) as cursor:
             return cursor.sql(_LITERALS).to_arrow_table()
 
@@ -252,11 +307,21 @@ class Graph(AbstractContextManager["Graph"]):
                 found[f"{letter}{number}"] = text
         return found
 
+    def aliases(self, qids: Iterable[str], language: str = "en") -> dict[Qid, list[str]]:
+        """Return the names of each item beside its label, sorted; an empty list for an item without any."""
+        self._check_language(language)
+        numbers = {Qid(qid): id_number(qid) for qid in qids}
+        texts: dict[int, list[str]] = defaultdict(list)
+        for item, text in self.query(_ALIASES, _item_keys(numbers.values()), **_speak(language)):
+            texts[item].append(text)
+        return {qid: sorted(texts[number]) for qid, number in numbers.items()}
+
     def degrees(self, qids: Iterable[str]) -> dict[Qid, Degree]:
         """Return how many edges each item has; 0 and 0 for an item the graph does not know."""
         asked = list(dict.fromkeys(Qid(qid) for qid in qids))
-        counts = zip(*read_degrees(self.arrays, read_numbers(asked)), strict=True)
-        return {qid: Degree(int(out), int(into)) for qid, (out, into) in zip(asked, counts, strict=True)}
+        places = self.arrays.items.find_places(_read_numbers(asked))
+        counts = (_measure_rows(rows, places)[1].tolist() for rows in (self.arrays.out, self.arrays.into))
+        return {qid: Degree(out, into) for qid, out, into in zip(asked, *counts, strict=True)}
 
     def list_malformed(self, limit: int) -> list[Malformed]:
         """Return the first lines that were set aside as malformed, by file and line number."""
@@ -268,34 +333,6 @@ class Graph(AbstractContextManager["Graph"]):
             return []
         with self._connect(tables) as cursor:
             return cursor.execute(query, parameters).fetchall()
-
-    def _answer_find_items(self, parts: Sequence[Parts], language: str) -> list[Json]:
-        found = self.find([each["name"] for each in parts], language)
-        return [[{"qid": item.qid, "via": item.via} for item in found[each["name"]]] for each in parts]
-
-    def _answer_describe_items(self, parts: Sequence[Parts], language: str) -> list[Json]:
-        found = self.describe([each["qid"] for each in parts], language)
-        return [write_description(found[each["qid"]]) for each in parts]
-
-    def _answer_label(self, parts: Sequence[Parts], language: str) -> list[Json]:
-        found = self.labels([each["id"] for each in parts], language)
-        return [found.get(each["id"]) for each in parts]
-
-    def _answer_resolve_item(self, parts: Sequence[Parts], _language: str) -> list[Json]:
-        found = self.resolve([each["qid"] for each in parts])
-        return [found[each["qid"]] for each in parts]
-
-    def _answer_neighbours(self, parts: Sequence[Parts], language: str) -> list[Json]:
-        found = self.neighbours_of_each([(each["qid"], each["pids"]) for each in parts], language)
-        return [[{"pid": edge.pid, "qid": edge.qid, "label": edge.label} for edge in edges] for edges in found]
-
-    def _answer_list_facts(self, parts: Sequence[Parts], _language: str) -> list[Json]:
-        facts = [self.list_facts(each["pid"], each["after"], each["limit"]) for each in parts]
-        return [[{"subject": subject, "object": thing} for subject, thing in page] for page in facts]
-
-    def _answer_item_facts(self, parts: Sequence[Parts], language: str) -> list[Json]:
-        found = self.item_facts([each["qid"] for each in parts], language)
-        return [write_facts(found[each["qid"]]) for each in parts]
 
     @contextmanager
     def _connect(self, tables: Mapping[str, pa.Table]) -> Iterator[duckdb.DuckDBPyConnection]:
@@ -333,6 +370,43 @@ def _item_keys(numbers: Iterable[int]) -> dict[str, pa.Table]:
     return {"keys": pa.table({"item": pa.array(fitting, pa.int64())})}
 
 
-def _is_text(name: str) -> bool:
-    """True unless half a surrogate pair stands in it, which no dump can hold and UTF-8 cannot spell."""
-    return not any("\ud800" <= character <= "\udfff" for character in name)
+class _Edges(NamedTuple):
+    """Claims of several items, row by row."""
+
+    owners: Ints
+    """Position of the item in what was asked."""
+    properties: Ints
+    """Places of the properties."""
+    others: Ints
+    """Places of the items at the other end."""
+
+
+def _read_numbers(ids: Iterable[str]) -> Ints:
+    """Return the numbers of ids; -1, which nothing has, for those beyond what a graph can hold."""
+    return np.array([number if number <= _HIGHEST_ITEM else -1 for number in map(id_number, ids)], np.int64)
+
+
+def _measure_rows(rows: Rows, places: Ints) -> tuple[Ints, Ints]:
+    """Return where each item's row begins and how long it is; empty for a place of -1."""
+    if len(rows.offsets) == 1:
+        return np.zeros_like(places), np.zeros_like(places)
+    known = np.maximum(places, 0)
+    begins = rows.offsets[known]
+    return begins, np.where(places < 0, 0, rows.offsets[known + 1] - begins)
+
+
+def _gather_rows(rows: Rows, places: Ints) -> _Edges:
+    """Return the rows of the items at some places (-1: none), one after the other, each sorted by property."""
+    begins, counts = _measure_rows(rows, places)
+    owners = np.repeat(np.arange(len(places)), counts)
+    at = np.arange(len(owners)) + np.repeat(begins - np.cumsum(counts) + counts, counts)
+    properties, others = rows.properties[at].astype(np.int64), rows.items[at].astype(np.int64)
+    order = np.lexsort((properties, owners))
+    return _Edges(owners, properties[order], others[order])
+
+
+def _name_edges(arrays: Arrays, edges: _Edges) -> list[tuple[int, Pid, Qid]]:
+    """Return the position of the owner, the property and the other item of each claim."""
+    pids, qids = arrays.properties[edges.properties].tolist(), arrays.items.numbers[edges.others].tolist()
+    rows = zip(edges.owners.tolist(), pids, qids, strict=True)
+    return [(owner, Pid(f"P{pid}"), Qid(f"Q{qid}")) for owner, pid, qid in rows]

@@ -16,10 +16,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tasks.core.paths import ITEM_PATHS, LITERAL_PATHS, PAIRS, FoundPaths, PathOptions
-from tasks.graph.arrays import Arrays, Ints, make_empty_arrays
-from tasks.graph.walking import ITEM_COLUMNS, LITERAL_COLUMNS, Ground, Sought, Table, walk_items, walk_literals
-from tasks.text.values.literals import DAY, MONTH, YEAR, Date, Number, number_key
+from factmill.tasks.core.paths import ITEM_PATHS, LITERAL_PATHS, PAIRS, FoundPaths, PathOptions
+from factmill.tasks.graph.arrays import Arrays, Ints, make_empty_arrays
+from factmill.tasks.graph.walking import ITEM_COLUMNS, LITERAL_COLUMNS, Ground, Sought, Table, walk_items, walk_literals
+from factmill.tasks.text.values.literals import DAY, MONTH, YEAR, Date, Number, number_key
 
 ReadLiterals = Callable[[Ints], pa.Table]
 """Ids of literals, ascending → their rows of table `literals`, in that order."""
@@ -37,7 +37,7 @@ _FOUND, _NONE, _CAPPED, _IDENTICAL, _UNKNOWN_SUBJECT, _UNKNOWN_OBJECT = range(6)
 def find_item_paths(arrays: Arrays, subjects: Ints, objects: Ints, options: PathOptions) -> FoundPaths:
     """Find the paths between items, as core.paths.PathFinder says; about half a microsecond a pair and core."""
     _check_lengths(subjects, objects)
-    ground, cap = _make_ground(arrays, options.ignored), _cap(options)
+    ground, cap = Ground(arrays.out, arrays.into, _flag(arrays, options.ignored)), _cap(options)
     starts, ends = arrays.items.find_places(subjects), arrays.items.find_places(objects)
     # neighbours share pages, which may have to come from disk
     order = np.lexsort((ends, starts))
@@ -95,7 +95,7 @@ def find_literal_paths(
     search = _Search(
         arrays,
         read_literals,
-        _make_ground(arrays, options.ignored),
+        Ground(arrays.out, arrays.into, _flag(arrays, options.ignored)),
         arrays.items.find_places(subjects),
         _seek(objects, counted),
         numbers,
@@ -199,7 +199,8 @@ def _walk_chunks(walk: Callable[[int, int, Table], tuple[int, int]], width: int,
     chunks = range(0, len(totals), _PAIRS_A_CHUNK)
     pieces = [np.empty((0, width), np.int64)]
     if len(chunks) > 1:
-        with ThreadPoolExecutor(min(_count_cores(), len(chunks))) as pool:
+        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        with ThreadPoolExecutor(min(cores, len(chunks))) as pool:
             for found in pool.map(walk_chunk, chunks):
                 pieces += found
     else:
@@ -217,15 +218,6 @@ def _put_back(found: Table, totals: Ints, order: Ints, cap: int) -> tuple[Table,
     rows = found[np.arange(len(found)) + np.repeat(begins - ends + counts, counts)]
     rows[:, 0] = np.repeat(np.arange(len(order)), counts)
     return rows, totals[place]
-
-
-def _count_cores() -> int:
-    """Return how many cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def _make_ground(arrays: Arrays, ignored: frozenset[int]) -> Ground:
-    return Ground(arrays.out, arrays.into, _flag(arrays, ignored))
 
 
 def _flag(arrays: Arrays, properties: frozenset[int]) -> npt.NDArray[np.bool_]:

@@ -21,8 +21,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tasks.graph.arrays import Ints, Literals, Rows
-from tasks.graph.loading.scanning.compiling import compile_kernel, inline
+from factmill.tasks.graph.arrays import Ints, Literals, Rows
+from factmill.tasks.graph.loading.compiling import compile_kernel, inline
 
 Flags = npt.NDArray[np.bool_]
 Column = npt.NDArray[np.integer[Any]]

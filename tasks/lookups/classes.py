@@ -3,10 +3,10 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from tasks.assets import load_properties
-from tasks.core.calls.knowledge import HUMAN, Neighbour, call_neighbours, read_neighbours
-from tasks.core.rows import Reject
-from tasks.engine.batches import Work
+from factmill.tasks.assets import load_properties
+from factmill.tasks.core.calls.knowledge import HUMAN, Neighbour, call_neighbours, read_neighbours
+from factmill.tasks.core.rows import Reject
+from factmill.tasks.engine.batches import Work
 
 INSTANCE_OF, SUBCLASS_OF = "P31", "P279"
 _LEVELS = 12

@@ -16,19 +16,19 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import TypeVar
 
-from tasks.assets import load_removed_from_evidence
-from tasks.core.calls.call import Call, Reply
-from tasks.core.calls.wikipedia import (
+from factmill.tasks.assets import load_removed_from_evidence
+from factmill.tasks.core.calls.call import Call, Reply
+from factmill.tasks.core.calls.wikipedia import (
     Revision,
     call_page_revision_at,
     call_page_text,
     read_page_text,
     read_revision,
 )
-from tasks.engine.batches import Work
-from tasks.text.article import Article, read_article
-from tasks.text.values.answers import read_known_text
-from tasks.text.wikipedia_addresses import find_article_trouble, find_redirect, find_title_trouble, spell_title
+from factmill.tasks.engine.batches import Work
+from factmill.tasks.text.article import Article, read_article
+from factmill.tasks.text.values.answers import read_known_text
+from factmill.tasks.text.wikipedia_addresses import find_article_trouble, find_redirect, find_title_trouble, spell_title
 
 K = TypeVar("K")
 MOST_REDIRECTS = 5

@@ -1,15 +1,48 @@
 """Facts from a world's Wikidata, through the recorder: of a relation, and around items; look-ups that several flows make."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Literal
 
-from tasks.core.calls.knowledge import Neighbour, call_list_facts, read_fact_pairs
-from tasks.core.rows import Reject
-from tasks.engine.batches import Work
-from tasks.errors import ServiceUnreachable
-from tasks.lookups.classes import look_up_claims
+from factmill.tasks.core.calls.item_facts import Fact, call_item_facts, read_facts
+from factmill.tasks.core.calls.knowledge import Neighbour, call_list_facts, read_fact_pairs
+from factmill.tasks.core.fingerprints import canonical_json
+from factmill.tasks.core.rows import Merged, Reject
+from factmill.tasks.engine.batches import Work
+from factmill.tasks.errors import ServiceUnreachable
+from factmill.tasks.lookups.classes import look_up_claims
+from factmill.tasks.lookups.labels import look_up_aliases, look_up_names
 
 FACTS_PAGE = 5000
 """Subjects a page."""
+Namer = Callable[[Work, Iterable[tuple[str, str]]], tuple[Mapping[str, str | None], Mapping[str, Reject]]]
+"""(Row id, QID) → QID → its name, and row id → Reject where it cannot be had."""
+
+
+@dataclass(frozen=True, slots=True)
+class TakenFact:
+    """A fact of the graph, taken as a row of a batch."""
+
+    id: str
+    """Id of the row: relation, subject and value."""
+    number: int
+    """Place among the relation's facts, from 1 on."""
+    subject: str
+    relation: str
+    value: str
+    subject_name: str | None
+    value_name: str | None
+    aliases: tuple[str, ...]
+    """Other names of the value, sorted, where they were asked for; then those of other values that it stands for."""
+    values: tuple[str, ...]
+    """The value, then those of the subject's other facts that it stands for."""
+    trouble: Reject | Merged | None
+    """What became of the row where it cannot be used: names that cannot be had or are missing, several values."""
+
+    @property
+    def answers(self) -> tuple[str, ...]:
+        """All names of the values, the label of the first one first."""
+        return tuple(dict.fromkeys([*filter(None, [self.value_name]), *self.aliases]))
 
 
 def look_up_around(
@@ -33,6 +66,13 @@ def look_up_around(
     return claims, failed
 
 
+def look_up_item_facts(work: Work, asked: Iterable[tuple[str, str]]) -> tuple[dict[str, list[Fact]], dict[str, Reject]]:
+    """Return QID → what the item says in one hop, for every (row id, QID), and row id → Reject where the Wikidata failed."""
+    service = work.run.services.wikidata
+    calls = ((row_id, qid, call_item_facts(service.identity, qid)) for row_id, qid in asked)
+    return work.look_up(service, calls, read_facts)
+
+
 def list_facts(work: Work, relation: str, limit: int | None) -> list[tuple[str, str]]:
     """Return a relation's facts (subject, value), page by page, up to a number of subjects; None: all."""
     wikidata = work.run.services.wikidata
@@ -53,3 +93,56 @@ def list_facts(work: Work, relation: str, limit: int | None) -> list[tuple[str, 
             return facts
         facts.extend(page)
         after = page[-1][0]
+
+
+def take_facts(
+    work: Work,
+    relation: str,
+    limit: int | None,
+    *,
+    several: Literal["keep", "reject", "first", "all"] = "keep",
+    aliases: bool = False,
+    name: Namer = look_up_names,
+) -> list[TakenFact]:
+    """Take a relation's facts as rows of a batch, each fact once, with the English names of subject and value.
+
+    `limit`: subjects, at most; None: all. `several`: what becomes of a subject with several values: each is a fact (keep),
+    none is (reject, reason several_gold_answers), or the first with a name is, by number of the value, and the others are
+    merged into it: it has its own names alone (first), or those of all values (all). `aliases`: other names of values are looked up too. `name` looks up names. A fact with an item without a
+    name is rejected (item_without_label).
+    """
+    pairs = list(dict.fromkeys(list_facts(work, relation, limit)))
+    ids = {pair: f"{relation}-{pair[0]}-{pair[1]}" for pair in pairs}
+    names, failed = name(work, ((ids[pair], qid) for pair in pairs for qid in pair))
+    others: Mapping[str, list[str]] = {}
+    if aliases:
+        others, lost = look_up_aliases(work, ((ids[pair], pair[1]) for pair in pairs))
+        failed = {**failed, **lost}
+    values: dict[str, list[str]] = {}
+    for subject, value in pairs:
+        values.setdefault(subject, []).append(value)
+    first: dict[str, str] = {}
+
+    def find_trouble(pair: tuple[str, str]) -> Reject | Merged | None:
+        row_id, subject = ids[pair], pair[0]
+        if row_id in failed:
+            return failed[row_id]
+        if missing := [qid for qid in pair if not names.get(qid)]:
+            return Reject(row_id, "item_without_label", f"{missing[0]} has no English label")
+        if several == "reject" and len(values[subject]) > 1:
+            return Reject(row_id, "several_gold_answers", f"{subject} has {len(values[subject])} values of {relation}")
+        if several in ("first", "all") and first.setdefault(subject, row_id) != row_id:
+            return Merged(row_id, first[subject])
+        return None
+
+    taken = []
+    for number, pair in enumerate(pairs, start=1):
+        subject, value = pair
+        work.take(ids[pair], canonical_json({"subject": subject, "relation": relation, "value": value}))
+        found = [value, *(each for each in values[subject] if each != value and several == "all" and names.get(each))]
+        aliases_of = [*others.get(value, ())]
+        for each in found[1:]:
+            aliases_of += [names[each] or "", *others.get(each, ())]
+        named = (names.get(subject), names.get(value), tuple(aliases_of))
+        taken.append(TakenFact(ids[pair], number, subject, relation, value, *named, tuple(found), find_trouble(pair)))
+    return taken

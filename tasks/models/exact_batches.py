@@ -7,7 +7,7 @@ batch as their texts end. So:
 - int8 on the CPU: texts of one shape (their numbers of tokens) share a batch, without padding. Products of integers are
   exact in any order and all else is done row by row, so every bit is the same (tests compare bit for bit).
 - float32, float16, and any GPU: one text a batch, several batches at once; translations in float32, where the CPU lets
-  them, in company that lasts (translate_search.py). `batching = "length"` shares batches there
+  them, in company that lasts (translate.py). `batching = "length"` shares batches there
   too, for those who can bear that a result turns with its neighbours in the last bits.
 - Encoders, in float32 (`run_filled_batches`): texts of one length share batches, which a text that is repeated fills up.
   Where rows keep their bits in products of a kind (`devices.find_multiplier`), it does so to the next size of that kind.
@@ -24,8 +24,8 @@ from typing import Any, Literal, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from tasks.core.service_settings import ComputeType
-from tasks.models.devices import Multiplier
+from factmill.tasks.core.service_settings import ComputeType
+from factmill.tasks.models.devices import Multiplier
 
 Batching = Literal["auto", "length", "alone"]
 T = TypeVar("T")
@@ -39,7 +39,7 @@ MOST_ROWS = 263
 """Rows of a product by AVX2, at most, for all but the odd ones (`list_odd_rows`) to keep their bits."""
 _TOKENS_AT_ONCE: dict[Multiplier | None, int] = {None: 120, "avx2": MOST_ROWS, "avx512": 400}
 """Tokens of an encoder's batch, at most, unless a single text has more: the more there are, up to some 400, the quicker a core
-is, but where sizes are fixed also the more rows that only fill up (tests/speed/models/embed.py)."""
+is, but where sizes are fixed also the more rows that only fill up (bench/speed/models/embed.py)."""
 _BLOCK = 96
 """Rows that oneDNN multiplies at once, by AVX2."""
 
@@ -65,13 +65,21 @@ def run_batches(
     batch, at most, unless a single text has more, and `batch_texts` its texts; `start`: begins the batch of some places and
     returns what waits for its results.
     """
+    by_shape: dict[Hashable, list[int]] = {}
+    for place, shape in enumerate(shapes):
+        by_shape.setdefault(shape, []).append(place)
     under_way: deque[tuple[list[int], Callable[[], Sequence[T]]]] = deque()
-    for places in _batch(shapes, lengths, batching, batch_tokens, batch_texts or len(shapes)):
-        under_way.append((places, start(places)))
-        if len(under_way) > _UNDER_WAY:
-            yield from _finish(*under_way.popleft())
+    for alike in sorted(by_shape.values(), key=lambda places: -lengths[places[0]]):
+        most = max(1, min(batch_texts or len(shapes), batch_tokens // lengths[alike[0]])) if batching != "alone" else 1
+        for first in range(0, len(alike), most):
+            places = alike[first : first + most]
+            under_way.append((places, start(places)))
+            if len(under_way) > _UNDER_WAY:
+                oldest, wait = under_way.popleft()
+                yield from zip(oldest, wait(), strict=True)
     while under_way:
-        yield from _finish(*under_way.popleft())
+        oldest, wait = under_way.popleft()
+        yield from zip(oldest, wait(), strict=True)
 
 
 def run_filled_batches(
@@ -137,24 +145,3 @@ def list_odd_rows(rows: int) -> list[range]:
             odd.append(range(end - (end - start) % 6, end))
         start = end
     return odd
-
-
-def _finish(places: list[int], wait: Callable[[], Sequence[T]]) -> Iterator[tuple[int, T]]:
-    yield from zip(places, wait(), strict=True)
-
-
-def _batch(
-    shapes: Sequence[Hashable],
-    lengths: Sequence[int],
-    batching: Literal["length", "alone"],
-    batch_tokens: int,
-    batch_texts: int,
-) -> Iterator[list[int]]:
-    """Yield places in batches, the longest first: alone, or with others of the very same shape."""
-    by_shape: dict[Hashable, list[int]] = {}
-    for place, shape in enumerate(shapes):
-        by_shape.setdefault(shape, []).append(place)
-    for places in sorted(by_shape.values(), key=lambda places: -lengths[places[0]]):
-        most = 1 if batching == "alone" else max(1, min(batch_texts, batch_tokens // lengths[places[0]]))
-        for first in range(0, len(places), most):
-            yield places[first : first + most]

@@ -23,9 +23,9 @@ from typing import Any, Literal, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from tasks.core.fingerprints import digest_json
-from tasks.core.rows import StrictModel
-from tasks.errors import OutputError, UsageError
+from factmill.tasks.core.fingerprints import digest_json
+from factmill.tasks.core.rows import StrictModel
+from factmill.tasks.errors import OutputError, UsageError
 
 FORMAT_VERSION = 1
 MANIFEST = "factmill-model.json"
@@ -135,7 +135,23 @@ def store_model(
         try:
             _clear(making)
             making.mkdir()
-            manifest = _describe(name, kind, write(making), making)
+            origin = write(making)
+            files = {
+                file.relative_to(making).as_posix(): ModelFile(size_bytes=file.stat().st_size, sha256=digest_file(file))
+                for file in sorted(making.rglob("*"))
+                if file.is_file()
+            }
+            digests = {file: described.sha256 for file, described in files.items()}
+            manifest = ModelManifest(
+                name=name,
+                format_version=FORMAT_VERSION,
+                kind=kind,
+                digest=digest_json({"kind": kind, "settings": dict(origin.settings), "files": digests}),
+                source=dict(origin.source),
+                settings=dict(origin.settings),
+                made_with=origin.made_with,
+                files=files,
+            )
             (making / MANIFEST).write_text(manifest.model_dump_json(indent=2) + "\n", "utf-8")
             _drop(path)
             making.rename(path)
@@ -148,14 +164,35 @@ def store_model(
 
 def read_model(path: Path, kind: Kind | None = None) -> ModelManifest:
     """Read a model folder's manifest and compare its files' sizes; UsageError says what is wrong and what to do."""
-    _refuse_others(path, kind)
-    manifest = _read_manifest(path)
+    if not path.is_dir():
+        raise UsageError(f"no model folder {path}: factmill models list shows those that are there")
+    if not (path / MANIFEST).is_file():
+        if (path / "config.json").is_file():
+            raise UsageError(
+                f"{path}: a checkpoint that was not converted: factmill models add {kind or 'embedder'} {path}"
+            )
+        raise UsageError(f"{path}: no {MANIFEST} in it: no converted model, or one that was never finished")
+    try:
+        content = json.loads((path / MANIFEST).read_bytes())
+        version = content["format_version"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise _damaged(path, f"{MANIFEST} cannot be read: {error!r}") from error
+    if version != FORMAT_VERSION:
+        raise UsageError(
+            f"{path}: converted by another version of factmill (its format: {version}, here: {FORMAT_VERSION}); convert it "
+            f"again: factmill models add {content.get('kind', 'KIND')} CHECKPOINT --name {path.name} --replace"
+        )
+    try:
+        manifest = ModelManifest.model_validate(content)
+    except ValidationError as error:
+        found = error.errors()[0]
+        raise _damaged(path, f"{MANIFEST}: {'.'.join(map(str, found['loc']))}: {found['msg']}") from error
     if kind and manifest.kind != kind:
         raise UsageError(f"{path}: the model {manifest.name} is of kind {manifest.kind}, wanted is: {kind}")
     for file, expected in manifest.files.items():
-        found = (path / file).stat().st_size if (path / file).is_file() else None
-        if found != expected.size_bytes:
-            state = "is missing" if found is None else f"has {found:,} bytes"
+        size = (path / file).stat().st_size if (path / file).is_file() else None
+        if size != expected.size_bytes:
+            state = "is missing" if size is None else f"has {size:,} bytes"
             raise _damaged(path, f"{file} {state}, expected {expected.size_bytes:,} bytes", manifest.kind)
     return manifest
 
@@ -209,57 +246,6 @@ def digest_file(path: Path) -> str:
 def digest_files(folder: Path, files: Iterable[str]) -> dict[str, str]:
     """Return the SHA-256 of those of the files that are in a folder, by name."""
     return {file: digest_file(folder / file) for file in files if (folder / file).is_file()}
-
-
-def _describe(name: str, kind: Kind, origin: Origin, making: Path) -> ModelManifest:
-    files = {
-        path.relative_to(making).as_posix(): ModelFile(size_bytes=path.stat().st_size, sha256=digest_file(path))
-        for path in sorted(making.rglob("*"))
-        if path.is_file()
-    }
-    digests = {file: described.sha256 for file, described in files.items()}
-    return ModelManifest(
-        name=name,
-        format_version=FORMAT_VERSION,
-        kind=kind,
-        digest=digest_json({"kind": kind, "settings": dict(origin.settings), "files": digests}),
-        source=dict(origin.source),
-        settings=dict(origin.settings),
-        made_with=origin.made_with,
-        files=files,
-    )
-
-
-def _refuse_others(path: Path, kind: Kind | None) -> None:
-    """Raise UsageError unless the folder has a manifest."""
-    if not path.is_dir():
-        raise UsageError(f"no model folder {path}: factmill models list shows those that are there")
-    if (path / MANIFEST).is_file():
-        return
-    if (path / "config.json").is_file():
-        raise UsageError(
-            f"{path}: a checkpoint that was not converted: factmill models add {kind or 'embedder'} {path}"
-        )
-    raise UsageError(f"{path}: no {MANIFEST} in it: no converted model, or one that was never finished")
-
-
-def _read_manifest(path: Path) -> ModelManifest:
-    try:
-        content = json.loads((path / MANIFEST).read_bytes())
-        version = content["format_version"]
-    except (ValueError, KeyError, TypeError) as error:
-        raise _damaged(path, f"{MANIFEST} cannot be read: {error!r}") from error
-    if version != FORMAT_VERSION:
-        kind = content.get("kind", "KIND")
-        raise UsageError(
-            f"{path}: converted by another version of factmill (its format: {version}, here: {FORMAT_VERSION}); "
-            f"convert it again: factmill models add {kind} CHECKPOINT --name {path.name} --replace"
-        )
-    try:
-        return ModelManifest.model_validate(content)
-    except ValidationError as error:
-        found = error.errors()[0]
-        raise _damaged(path, f"{MANIFEST}: {'.'.join(map(str, found['loc']))}: {found['msg']}") from error
 
 
 def _damaged(path: Path, what: str, kind: str = "KIND") -> UsageError:

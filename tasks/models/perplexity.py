@@ -1,7 +1,7 @@
 """Causal language models that say how probable a text is: any decoder on CTranslate2 (GPT-2, Llama, Qwen, …).
 
 BioKaLMA finds the piece of knowledge that suits a paragraph by the perplexity of the paragraph with a sentence of that
-piece (paper, Appendix A). core/calls/perplexity.py says what is weighed; models/converting/perplexity.py makes model
+piece (paper, Appendix A). core/calls/local_models.py says what is weighed; models/converting/perplexity.py makes model
 folders.
 
 Builds must come out the same byte for byte, so a text gets the same bits whatever it is weighed with
@@ -9,24 +9,28 @@ Builds must come out the same byte for byte, so a text gets the same bits whatev
 which processors differ in the last bits only, is what a conversion is made for; int8 is for models that would not fit or
 take too long.
 
+A text is cut by tokenizer.json (Hugging Face's tokenizers), or by a SentencePiece file; both give the tokens as
+CTranslate2's vocabulary spells them. A text is text throughout: `</s>` in it is five characters, never the token of that name.
+
 The embedded model, `embedded-lm-1`, is no model of English: a tiny one, taught the articles and facts of the embedded
 world and how its paragraphs go on (data/models/train_perplexity.py). It reads any text, letter by letter where it must.
 """
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
-from tasks.assets import ROOT
-from tasks.core.calls.perplexity import NOTHING, Outcome, Unweighable, add_up
-from tasks.core.rows import StrictModel
-from tasks.core.service_settings import ComputeType
-from tasks.models.decoder_tokens import open_cutter
-from tasks.models.devices import (
+from factmill.tasks.assets import ROOT
+from factmill.tasks.core.calls.local_models import NOTHING, Outcome, Unweighable, add_up
+from factmill.tasks.core.rows import StrictModel
+from factmill.tasks.core.service_settings import ComputeType
+from factmill.tasks.errors import UsageError
+from factmill.tasks.models.devices import (
     Device,
     choose_compute_type,
     choose_device,
@@ -35,8 +39,8 @@ from tasks.models.devices import (
     name_device,
     open_model,
 )
-from tasks.models.exact_batches import Batching, choose_batching, run_batches
-from tasks.models.model_folder import ModelManifest, check_model, find_model, read_model, read_settings
+from factmill.tasks.models.exact_batches import Batching, choose_batching, run_batches
+from factmill.tasks.models.model_folder import ModelManifest, check_model, find_model, read_model, read_settings
 
 EMBEDDED = "embedded-lm-1"
 """Name of the embedded model; changes whenever it is taught anew with another result."""
@@ -45,6 +49,63 @@ EMBEDDED_FOLDER = ROOT / "data" / "models" / "embedded-perplexity"
 VOCABULARY = "vocabulary.json"
 _BATCH_TOKENS = 1024
 """Tokens of a batch, at most: each takes a float for every token of the vocabulary, which may have 256,000."""
+
+
+TOKENIZER = "tokenizer.json"
+SENTENCEPIECE = ("tokenizer.model", "sentencepiece.bpe.model", "sentencepiece.model", "spiece.model")
+"""Names that checkpoints give to a SentencePiece file."""
+
+
+@dataclass(frozen=True, slots=True)
+class TokenCutter:
+    """A tokenizer read from a file."""
+
+    path: Path
+    cut: Callable[[str], list[str]]
+    """Text → its tokens, without any at its beginning or end that the text does not hold."""
+    numbers: Mapping[str, int]
+    """Token → its number."""
+    unknown: str | None
+    """Token that stands for what the vocabulary does not have; None where it has everything."""
+
+
+def find_tokenizer(folder: Path) -> Path:
+    """Return the file by which a folder's model cuts texts; UsageError when there is none."""
+    for name in (TOKENIZER, *SENTENCEPIECE):
+        if (folder / name).is_file():
+            return folder / name
+    raise UsageError(
+        f"{folder}: neither {TOKENIZER} nor {SENTENCEPIECE[0]} in it, by which words are cut; put the checkpoint's own file "
+        "there, or write one where transformers is installed: "
+        "AutoTokenizer.from_pretrained(PATH, use_fast=True).save_pretrained(PATH)"
+    )
+
+
+def open_cutter(path: Path) -> TokenCutter:
+    """Read tokenizer.json or a SentencePiece file; UsageError when it is neither."""
+    if path.name != TOKENIZER:
+        import sentencepiece
+
+        try:
+            pieces = sentencepiece.SentencePieceProcessor(model_file=str(path))
+        except (RuntimeError, OSError) as error:
+            raise UsageError(f"{path}: no SentencePiece model: {error}") from error
+        numbers = {pieces.id_to_piece(number): number for number in range(pieces.get_piece_size())}
+        cut = lambda text: list(pieces.encode(text, out_type=str))  # noqa: E731
+        return TokenCutter(path, cut, numbers, pieces.id_to_piece(pieces.unk_id()))
+    from tokenizers import Tokenizer
+
+    try:
+        tokenizer = Tokenizer.from_file(str(path))
+    except Exception as error:  # tokenizers raises no narrower one
+        raise UsageError(f"{path}: not a file of tokenizers: {error}") from error
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    tokenizer.encode_special_tokens = True
+    # one by one: after encode_batch the tokenizer's threads complain whenever this process forks
+    cut = lambda text: list(tokenizer.encode(text, add_special_tokens=False).tokens)  # noqa: E731
+    numbers = tokenizer.get_vocab(with_added_tokens=True)
+    return TokenCutter(path, cut, numbers, getattr(tokenizer.model, "unk_token", None))
 
 
 class PerplexitySettings(StrictModel):
@@ -95,15 +156,22 @@ class LanguageModel:
         places: dict[str, list[int]] = {}
         for place, text in enumerate(texts):
             places.setdefault(text, []).append(place)
-        to_weigh: list[tuple[str, list[str]]] = []
+        to_weigh: list[tuple[list[int], list[int]]] = []
+        """Places of a text, and the numbers of its tokens."""
         for text, its_places in places.items():
             tokens = self.tokenize(text)
             if isinstance(tokens, Unweighable):
                 yield from ((place, tokens) for place in its_places)
             else:
-                to_weigh.append((text, tokens))
-        for number, outcome in self._weigh_tokens([tokens for _, tokens in to_weigh]):
-            yield from ((place, outcome) for place in places[to_weigh[number][0]])
+                to_weigh.append((its_places, [self._numbers[token] for token in tokens]))
+        lengths = [len(numbers) for _, numbers in to_weigh]
+        with ThreadPoolExecutor(self._workers) as pool:
+
+            def start(batch: list[int]) -> Callable[[], list[Outcome]]:
+                return pool.submit(self._weigh_batch, [to_weigh[at][1] for at in batch]).result
+
+            for at, outcome in run_batches(lengths, lengths, self.batching, _BATCH_TOKENS, start):
+                yield from ((place, outcome) for place in to_weigh[at][0])
 
     def tokenize(self, text: str) -> list[str] | Unweighable:
         """Return what the model is shown of a text, the start token first, or why the text cannot be weighed."""
@@ -121,16 +189,6 @@ class LanguageModel:
         if most is not None and len(shown) > most:
             return Unweighable("too_long", f"{len(shown)} tokens; at most {most} are read")
         return shown if len(shown) > 1 else NOTHING
-
-    def _weigh_tokens(self, tokens: Sequence[list[str]]) -> Iterator[tuple[int, Outcome]]:
-        numbers = [[self._numbers[token] for token in shown] for shown in tokens]
-        lengths = [len(shown) for shown in numbers]
-        with ThreadPoolExecutor(self._workers) as pool:
-
-            def start(places: list[int]) -> Callable[[], list[Outcome]]:
-                return pool.submit(self._weigh_batch, [numbers[place] for place in places]).result
-
-            yield from run_batches(lengths, lengths, self.batching, _BATCH_TOKENS, start)
 
     def _weigh_batch(self, shown: Sequence[Sequence[int]]) -> list[Outcome]:
         """Return how probable texts of one length are."""

@@ -10,11 +10,11 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
-from tasks.core.calls.call import Call, Deliver, Reply
-from tasks.core.calls.perplexity import write_reply
-from tasks.models.perplexity import LanguageModel
-from tasks.models.translate import Translator
-from tasks.text.translating.translation import Outcome, PathPart, Untranslatable
+from factmill.tasks.core.calls.call import Call, Deliver, Reply
+from factmill.tasks.core.calls.local_models import write_reply
+from factmill.tasks.models.perplexity import LanguageModel
+from factmill.tasks.models.translate import Translator
+from factmill.tasks.text.translating.translation import PathPart, Untranslatable
 
 M = TypeVar("M")
 
@@ -111,13 +111,13 @@ Answer = Callable[[M, Sequence[Call], Deliver], None]
 
 
 def serve_translator(identity: str, open_model: Callable[[], Translator]) -> LocalModel[Translator]:
-    """Return a translator as a service (core/calls/translation.py)."""
+    """Return a translator as a service (core/calls/local_models.py)."""
     answers = {"translate_text": _translate_texts, "translate_path": _translate_paths}
     return LocalModel(identity, "translator", open_model, answers)
 
 
 def serve_perplexity(identity: str, open_model: Callable[[], LanguageModel]) -> LocalModel[LanguageModel]:
-    """Return a language model as a service (core/calls/perplexity.py)."""
+    """Return a language model as a service (core/calls/local_models.py)."""
     return LocalModel(identity, "language model", open_model, {"perplexity": _weigh_texts})
 
 
@@ -125,7 +125,21 @@ def _translate_texts(model: Translator, calls: Sequence[Call], deliver: Deliver)
     for some in _runs_of_like_length(calls, lambda call: len(model.tokenize(str(call.parts["text"])))):
         asked = [(str(call.parts["text"]), str(call.parts["language"])) for call in some]
         for call, outcome in zip(some, model.translate(asked), strict=True):
-            deliver(call, _write_text_reply(outcome))
+            if isinstance(outcome, Untranslatable):
+                deliver(call, Reply(None, "failed", f"untranslatable: {outcome.reason}: {outcome.detail}"))
+            else:
+                deliver(call, Reply(outcome))
+
+
+def _translate_paths(model: Translator, calls: Sequence[Call], deliver: Deliver) -> None:
+    def read(call: Call) -> tuple[list[PathPart], str]:
+        parts: Any = call.parts["parts"]
+        labels: Any = call.parts["labels"]
+        return [PathPart(*part) for part in zip(parts, labels, strict=True)], str(call.parts["language"])
+
+    for some in _runs_of_like_length(calls, lambda call: sum(len(part.text) for part in read(call)[0])):
+        for call, told in zip(some, model.translate_paths([read(call) for call in some]), strict=True):
+            deliver(call, Reply([{"text": part.text, "origin": part.origin} for part in told.parts]))
 
 
 def _runs_of_like_length(calls: Sequence[Call], count: Callable[[Call], int]) -> Iterator[list[Call]]:
@@ -133,24 +147,6 @@ def _runs_of_like_length(calls: Sequence[Call], count: Callable[[Call], int]) ->
     order = sorted(((count(call), call) for call in calls), key=lambda pair: -pair[0])
     for start in range(0, len(order), _TEXTS_AT_ONCE):
         yield [call for _, call in order[start : start + _TEXTS_AT_ONCE]]
-
-
-def _write_text_reply(outcome: Outcome) -> Reply:
-    if isinstance(outcome, Untranslatable):
-        return Reply(None, "failed", f"untranslatable: {outcome.reason}: {outcome.detail}")
-    return Reply(outcome)
-
-
-def _translate_paths(model: Translator, calls: Sequence[Call], deliver: Deliver) -> None:
-    for some in _runs_of_like_length(calls, lambda call: sum(len(part.text) for part in _read_path(call)[0])):
-        for call, told in zip(some, model.translate_paths(list(map(_read_path, some))), strict=True):
-            deliver(call, Reply([{"text": part.text, "origin": part.origin} for part in told.parts]))
-
-
-def _read_path(call: Call) -> tuple[list[PathPart], str]:
-    parts: Any = call.parts["parts"]
-    labels: Any = call.parts["labels"]
-    return [PathPart(text, label) for text, label in zip(parts, labels, strict=True)], str(call.parts["language"])
 
 
 def _weigh_texts(model: LanguageModel, calls: Sequence[Call], deliver: Deliver) -> None:

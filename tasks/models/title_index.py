@@ -6,7 +6,7 @@
 
 The digest is that of the file of titles and the embedder. Vectors are appended block by block, and a note says how many
 are safely on the disk: what is broken off goes on from there. Neither titles nor vectors are ever in memory as a whole.
-Seven million titles take 10.8 GB on the disk at 384 dimensions; tests/speed/title_index.py states the speed.
+Seven million titles take 10.8 GB on the disk at 384 dimensions; bench/speed/title_index.py states the speed.
 """
 
 import gzip
@@ -14,6 +14,7 @@ import os
 import shutil
 import time
 import zlib
+from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,13 +23,13 @@ from typing import Any, BinaryIO
 import numpy as np
 import numpy.typing as npt
 
-from tasks.core.fingerprints import digest_json
-from tasks.core.vectors.nearest import find_nearest
-from tasks.errors import OutputError, SourceError
-from tasks.models.embed import Embedder, Vectors
-from tasks.models.model_folder import digest_file
-from tasks.processes import one_at_a_time
-from tasks.progress import say
+from factmill.tasks.core.fingerprints import digest_json
+from factmill.tasks.core.nearest import find_nearest
+from factmill.tasks.errors import OutputError, SourceError
+from factmill.tasks.models.embed import Embedder, Vectors
+from factmill.tasks.models.model_folder import digest_file
+from factmill.tasks.processes import one_at_a_time
+from factmill.tasks.progress import say
 
 FORMAT_VERSION = 1
 
@@ -108,34 +109,28 @@ def read_titles(path: Path) -> Iterator[str]:
     form.
     """
     try:
-        with _open_plain(path) as file:
-            for number, line in enumerate(file, 1):
-                title = _read_title(line, f"{path}, line {number}", is_first=number == 1)
-                if title:
-                    yield title
+        with path.open("rb") as file:
+            is_gzipped = file.read(2) == b"\x1f\x8b"
+        with gzip.open(path, "rb") if is_gzipped else path.open("rb") as lines:
+            for number, line in enumerate(lines, 1):
+                place = f"{path}, line {number}"
+                try:
+                    text = line.decode("utf-8").strip().removeprefix("\ufeff")
+                except UnicodeDecodeError as error:
+                    raise SourceError(f"{place}: is not UTF-8; expected a title") from error
+                if number == 1 and text in _HEADERS:
+                    continue
+                namespace, tab, title = text.rpartition("\t")
+                if tab and not namespace.isdecimal():
+                    raise SourceError(
+                        f"{place}: {text[:80]!r}; expected a title, or the number of a namespace, a tab and a title"
+                    )
+                if namespace in ("", _ARTICLES) and (words := title.replace("_", " ").split()):
+                    yield " ".join(words)
     except (OSError, EOFError, zlib.error) as error:
         raise SourceError(
             f"{path}: cannot be read: {error}; expected a text or gzip file with a title a line"
         ) from error
-
-
-def _open_plain(path: Path) -> BinaryIO:
-    with path.open("rb") as file:
-        is_gzipped = file.read(2) == b"\x1f\x8b"
-    return gzip.open(path, "rb") if is_gzipped else path.open("rb")  # type: ignore[return-value]
-
-
-def _read_title(line: bytes, place: str, *, is_first: bool) -> str:
-    try:
-        text = line.decode("utf-8").strip()
-    except UnicodeDecodeError as error:
-        raise SourceError(f"{place}: is not UTF-8; expected a title") from error
-    if is_first and text.removeprefix("\ufeff") in _HEADERS:
-        return ""
-    namespace, tab, title = text.removeprefix("\ufeff").rpartition("\t")
-    if tab and not namespace.isdecimal():
-        raise SourceError(f"{place}: {text[:80]!r}; expected a title, or the number of a namespace, a tab and a title")
-    return " ".join(title.replace("_", " ").split()) if namespace in ("", _ARTICLES) else ""
 
 
 def _copy_titles(source: Path, sha256: str, folder: Path) -> None:
@@ -144,24 +139,17 @@ def _copy_titles(source: Path, sha256: str, folder: Path) -> None:
         told = "no such file" if not source.is_file() else f"has changed (SHA-256 {found}, expected {sha256})"
         raise SourceError(f"{source}: {told}; build again with the file of titles as it is")
     folder.mkdir(parents=True, exist_ok=True)
-    starts = np.zeros(1, np.int64)
-    lengths: list[int] = []
+    # eight bytes a title, where a list of numbers would take some thirty
+    starts = array("q", [0])
     with (folder / "titles.txt").open("wb") as file:
         for title in read_titles(source):
-            lengths.append(file.write(f"{title}\n".encode()))
-            if len(lengths) == 1 << 20:
-                starts, lengths = _append(starts, lengths), []
+            starts.append(starts[-1] + file.write(f"{title}\n".encode()))
         os.fsync(file.fileno())
-    starts = _append(starts, lengths)
     if len(starts) == 1:
         raise SourceError(f"{source}: holds no titles; expected one a line")
     draft = folder / "starts.draft.npy"
-    np.save(draft, starts)
+    np.save(draft, np.frombuffer(starts, np.int64))
     draft.replace(folder / "starts.npy")
-
-
-def _append(starts: npt.NDArray[np.int64], lengths: Sequence[int]) -> npt.NDArray[np.int64]:
-    return np.concatenate([starts, starts[-1] + np.cumsum(lengths, dtype=np.int64)])
 
 
 def _embed_titles(folder: Path, starts: npt.NDArray[np.int64], embedder: Embedder) -> None:
@@ -180,40 +168,24 @@ def _embed_titles(folder: Path, starts: npt.NDArray[np.int64], embedder: Embedde
         file.truncate(file.tell() + done * width)
         file.seek(0, os.SEEK_END)
         titles.seek(int(starts[done]))
-        news = _News(done, count)
+        began_with, started = done, time.monotonic()
+        said = started
         while done < count:
             texts = [titles.readline().decode().removesuffix("\n") for _ in range(min(_TITLES_AT_ONCE, count - done))]
             file.write(np.ascontiguousarray(embedder.encode(texts), "<f4").tobytes())
             file.flush()
             os.fsync(file.fileno())
             done += len(texts)
-            _write_note(note, done)
-            news.report(done)
+            next_note = note.with_suffix(".draft-note")
+            with next_note.open("w") as noting:
+                noting.write(str(done))
+                noting.flush()
+                os.fsync(noting.fileno())
+            next_note.replace(note)
+            now = time.monotonic()
+            if now - said >= _NEWS_EVERY_S:
+                said, rate = now, (done - began_with) / (now - started)
+                minutes = (count - done) / rate / 60
+                say(f"titles: {done:,} of {count:,} embedded, {rate:,.0f} a second, about {minutes:,.0f} minutes to go")
     draft.replace(folder / "vectors.npy")
     note.unlink()
-
-
-def _write_note(note: Path, done: int) -> None:
-    draft = note.with_suffix(".draft-note")
-    with draft.open("w") as file:
-        file.write(str(done))
-        file.flush()
-        os.fsync(file.fileno())
-    draft.replace(note)
-
-
-class _News:
-    """Says now and then how far it is."""
-
-    def __init__(self, done: int, count: int) -> None:
-        self._began_with, self._count = done, count
-        self._started = self._told = time.monotonic()
-
-    def report(self, done: int) -> None:
-        now = time.monotonic()
-        if now - self._told < _NEWS_EVERY_S:
-            return
-        self._told = now
-        rate = (done - self._began_with) / (now - self._started)
-        minutes = (self._count - done) / rate / 60
-        say(f"titles: {done:,} of {self._count:,} embedded, {rate:,.0f} a second, about {minutes:,.0f} minutes to go")

@@ -2,17 +2,15 @@
 
 from collections.abc import Iterator
 
-from tasks.core.measures.audits import Audit, AuditKind
-from tasks.core.publishing.export_forms import ExportForms
-from tasks.core.row_matching import Matching
-from tasks.engine.benchmark import WIKIDATA_QUERIES, Assets, Benchmark
-from tasks.multihal.core.path_choice import count_scored
-from tasks.multihal.core.rows import DroppedPath, MultiHalRow
-from tasks.multihal.params import MultiHalParams, lock_inputs
-
-PATH_QUERIES = tuple(
-    f"multihal/{operation}_{hops}" for operation in ("item_paths", "date_paths", "number_paths") for hops in (1, 2)
-)
+from factmill.tasks.core.calls.linkers import SAME_AS
+from factmill.tasks.core.calls.paths import OPERATIONS
+from factmill.tasks.core.measures.audits import Audit, AuditKind
+from factmill.tasks.core.publishing.release_forms import ExportForms
+from factmill.tasks.core.rows import Matching
+from factmill.tasks.engine.benchmark import WIKIDATA_QUERIES, Assets, Benchmark
+from factmill.tasks.multihal.core.path_choice import count_scored
+from factmill.tasks.multihal.core.rows import DroppedPath, MultiHalRow
+from factmill.tasks.multihal.params import MultiHalParams, lock_inputs
 
 
 def explain_row(row: MultiHalRow) -> Iterator[str]:
@@ -50,13 +48,18 @@ MULTIHAL = Benchmark(
     ),
     params=MultiHalParams,
     lock_inputs=lock_inputs,
-    recipe="flows.multihal:multihal",
+    recipe="factmill.flows.multihal:multihal",
+    evaluation="factmill.tasks.multihal.evaluation.record:MULTIHAL_EVALUATION",
+    release="factmill.tasks.multihal.release:MULTIHAL_RELEASE",
+    page="factmill.tasks.multihal.release:list_distributions",
+    narrowing=frozenset({"limit", "languages", "foundations"}),
     tables={"multihal": MultiHalRow, "multihal_dropped_paths": DroppedPath},
     main_table="multihal",
     part="source_dataset",
     pilot_at="select_paths",
     pilot_size=lambda row: count_scored(path["labels"] for path in row["paths"]),
     shown={"id": "id", "input": "question", "output": "answer", "trip_labels": "path", "judged_score": "score"},
+    ordered=frozenset({"trip_labels"}),
     trace=("id", "path_id", "question_id"),
     matching=Matching(
         # ids count rows of files, and the paths of a question
@@ -82,6 +85,12 @@ MULTIHAL = Benchmark(
     explain=explain_row,
     audit=AUDIT,
     needs=lambda params: ("wikidata", "wikipedia", *(("falcon", "dbpedia") if params.linker == "falcon" else ())),
+    statements="""
+        SELECT build_id, id AS row_id, ids[hop] AS subject, ids[hop + 1] AS property, ids[hop + 2] AS "value",
+            CASE WHEN len(responses) > len(ids) AND hop = len(ids) - 2 THEN responses[-2] END AS statement,
+            NULL AS modified, question_id AS asked_for
+        FROM (SELECT *, responses_formatted AS ids, unnest(range(1, len(responses_formatted) - 1, 2)) AS hop FROM multihal)
+    """,
     forms=ExportForms(separators={"trip_labels": "; "}, csv_id="path_id"),
     assets=Assets(
         prompts=("multihal/select_paths", "multihal/score_path"),
@@ -95,6 +104,6 @@ MULTIHAL = Benchmark(
             "ignored_properties.txt",
             "known_sources.csv",
         ),
-        queries=(*WIKIDATA_QUERIES, *PATH_QUERIES, "dbpedia/same_as"),
+        queries=(*WIKIDATA_QUERIES, *(file for each in (*OPERATIONS, SAME_AS) for file in each.files)),
     ),
 )

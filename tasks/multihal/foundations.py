@@ -2,19 +2,16 @@
 
 from prefect import task
 
-from tasks.assets import load_list, load_units
-from tasks.core.receipts import Batch, Receipt
-from tasks.core.rows import Outcome, Reject
-from tasks.core.vectors.duplicates import find_duplicates
-from tasks.engine.batches import batch_key, work_on
-from tasks.multihal.core.answer_types import settle_answer_type
-from tasks.multihal.core.refusals import is_refusal, read_refusals
-from tasks.multihal.core.rows import FoundationQuestion, TypedQuestion
-from tasks.multihal.core.uniting import unite_questions
-from tasks.multihal.params import MultiHalInputs
-from tasks.multihal.sources.defan import RANKED
-from tasks.multihal.sources.foundations import FOUNDATIONS
-from tasks.text.values.literals import Number
+from factmill.tasks.assets import load_list, load_units
+from factmill.tasks.core.nearest import find_duplicates
+from factmill.tasks.core.receipts import Batch, Receipt
+from factmill.tasks.core.rows import Outcome, Reject
+from factmill.tasks.engine.batches import batch_key, work_on
+from factmill.tasks.multihal.core.rows import FoundationQuestion, TypedQuestion
+from factmill.tasks.multihal.core.uniting import is_refusal, read_refusals, settle_answer_type, unite_questions
+from factmill.tasks.multihal.params import MultiHalInputs
+from factmill.tasks.multihal.sources.foundations import FOUNDATIONS, RANKED
+from factmill.tasks.text.values.literals import Number
 
 SAME_ABOVE = 0.99
 """Cosine above which two questions are one (§2.1)."""

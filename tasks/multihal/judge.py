@@ -1,15 +1,15 @@
 """Steps in which the judge model chooses and scores paths (MultiHal, paper §2.3)."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from prefect import task
 
-from tasks.assets import load_prompt
-from tasks.core.receipts import Batch, Receipt
-from tasks.core.replies import UNREADABLE_KINDS
-from tasks.core.rows import Outcome, Reject, arrow_table
-from tasks.engine.batches import Answered, Work, batch_key, work_on
-from tasks.multihal.core.path_choice import (
+from factmill.tasks.assets import load_prompt
+from factmill.tasks.core.receipts import Batch, Receipt
+from factmill.tasks.core.replies import UNREADABLE_KINDS
+from factmill.tasks.core.rows import Outcome, Reject, arrow_table
+from factmill.tasks.engine.batches import Answered, Work, batch_key, work_on
+from factmill.tasks.multihal.core.path_choice import (
     SCORE,
     SELECTION,
     Choice,
@@ -20,8 +20,8 @@ from tasks.multihal.core.path_choice import (
     read_score,
     read_selection,
 )
-from tasks.multihal.core.rows import ChosenPath, DroppedPath, MinedQuestion, ScoredPath, SelectedQuestion
-from tasks.multihal.params import MultiHalInputs
+from factmill.tasks.multihal.core.rows import ChosenPath, DroppedPath, MinedQuestion, ScoredPath, SelectedQuestion
+from factmill.tasks.multihal.params import MultiHalInputs
 
 SELECTION_PROMPT = "multihal/select_paths"
 SCORE_PROMPT = "multihal/score_path"
@@ -95,11 +95,14 @@ def score_paths(batch: Batch) -> Receipt:
     """Score each path from 1 to 5; the low ones are rejected with their score, one that cannot be read is unscored (§2.3)."""
     work = work_on(batch)
     prompt = load_prompt(SCORE_PROMPT)
-    opened = list(_open_paths(work))
-    asked = [
-        (path_id, (path_id, row, path), ask_score(prompt, row.input, answers_of(row), format_path(path.labels)))
-        for path_id, row, path in opened
-    ]
+    asked = []
+    for row in work.rows_to_open(SelectedQuestion):
+        for number, path in enumerate(row.paths):
+            # each path is a row of its own from here on
+            path_id = f"{row.id}_{number}"
+            work.take(path_id, path.model_dump_json())
+            ask = ask_score(prompt, row.input, answers_of(row), format_path(path.labels))
+            asked.append((path_id, (path_id, row, path), ask))
     lowest = work.inputs(MultiHalInputs).params.min_score
     outcomes: list[Outcome] = []
     for (path_id, row, path), answer in work.ask("judge", asked, SCORE, lambda _, texts: read_score(texts[0])):
@@ -111,15 +114,6 @@ def score_paths(batch: Batch) -> Receipt:
         else:
             outcomes.append(_scored(path_id, row, path, answer.read, answer))
     return work.finish(outcomes, ScoredPath)
-
-
-def _open_paths(work: Work) -> Iterator[tuple[str, SelectedQuestion, ChosenPath]]:
-    """Yield (id, question, path) of every path in the batch, each a row of its own from here on."""
-    for row in work.rows_to_open(SelectedQuestion):
-        for number, path in enumerate(row.paths):
-            path_id = f"{row.id}_{number}"
-            work.take(path_id, path.model_dump_json())
-            yield path_id, row, path
 
 
 def _scored(path_id: str, row: SelectedQuestion, path: ChosenPath, score: int, answer: Answered[int]) -> ScoredPath:

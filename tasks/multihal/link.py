@@ -11,18 +11,23 @@ from dataclasses import dataclass, field
 
 from prefect import task
 
-from tasks.assets import load_list
-from tasks.core.calls.dbpedia import call_same_as, read_same_as
-from tasks.core.calls.falcon import Links, call_link, read_links
-from tasks.core.calls.knowledge import call_resolve_item
-from tasks.core.calls.wikipedia import ResolvedTitle, call_resolve_title, read_resolved_title
-from tasks.core.receipts import Batch, Receipt
-from tasks.core.rows import Outcome, Reject
-from tasks.engine.batches import Work, batch_key, work_on
-from tasks.multihal.core.addresses import find_article_titles
-from tasks.multihal.core.linking import CANDIDATES, Mention, choose_mentions, list_spans, spell_variants
-from tasks.multihal.core.rows import Link, LinkedQuestion, TypedQuestion
-from tasks.multihal.params import MultiHalInputs
+from factmill.tasks.assets import load_list
+from factmill.tasks.core.calls.knowledge import call_resolve_item
+from factmill.tasks.core.calls.linkers import Links, call_link, call_same_as, read_links, read_same_as
+from factmill.tasks.core.calls.wikipedia import call_resolve_title, read_resolved_title
+from factmill.tasks.core.receipts import Batch, Receipt
+from factmill.tasks.core.rows import Outcome, Reject
+from factmill.tasks.engine.batches import Work, batch_key, work_on
+from factmill.tasks.multihal.core.linking import (
+    CANDIDATES,
+    Mention,
+    choose_mentions,
+    find_article_titles,
+    list_spans,
+    spell_variants,
+)
+from factmill.tasks.multihal.core.rows import Link, LinkedQuestion, TypedQuestion
+from factmill.tasks.multihal.params import MultiHalInputs
 
 OPTIONAL_ANSWERS = 2
 """So many of the other right answers are linked too (spec of the build; the paper links the expected answer)."""
@@ -196,17 +201,14 @@ def _link_contexts(work: Work, rows: Sequence[TypedQuestion], missed: Missed) ->
             continue
         reply = records[calls[title].key].reply()
         page = read_resolved_title(reply.body) if reply.status == "ok" else None
-        if page is None or not page.qid or page.is_disambiguation:
-            missed.note(row_id, f"{address}: {_why_no_article(page) or reply.error}", reply.transient)
+        if page is None:
+            missed.note(row_id, f"{address}: {reply.error}", reply.transient)
+        elif page.missing:
+            missed.note(row_id, f"{address}: there is no such page")
+        elif page.is_disambiguation:
+            missed.note(row_id, f"{address}: a disambiguation page")
+        elif not page.qid:
+            missed.note(row_id, f"{address}: an article without an item of Wikidata")
         else:
             links[row_id].append(Link(qid=page.qid, surface=address, via="wikipedia", rank=1))
     return links
-
-
-def _why_no_article(page: ResolvedTitle | None) -> str | None:
-    """Return why a page's item is not linked; None when nothing is known of the page."""
-    if page is None:
-        return None
-    if page.missing:
-        return "there is no such page"
-    return "a disambiguation page" if page.is_disambiguation else "an article without an item of Wikidata"

@@ -1,25 +1,25 @@
 """From linked questions to labelled paths (MultiHal, paper §2.2, "Knowledge Graph Querying")."""
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 from prefect import task
 
-from tasks.assets import load_properties
-from tasks.core.calls.call import Call, Reply
-from tasks.core.paths import FoundPaths, PathOptions, list_path_ids
-from tasks.core.receipts import Batch, Receipt
-from tasks.core.rows import Outcome, Reject, arrow_table
-from tasks.engine.batches import Work, batch_key, work_on
-from tasks.lookups.labels import look_up_labels
-from tasks.multihal.core.pairing import Pair, Target, pair_up
-from tasks.multihal.core.path_words import find_wordless, list_ids, list_labels
-from tasks.multihal.core.rows import Drop, DroppedPath, LinkedQuestion, MinedQuestion, Path
-from tasks.multihal.params import MultiHalInputs
-from tasks.text.values.literals import Date, Number
+from factmill.tasks.assets import load_properties
+from factmill.tasks.core.calls.call import Call, Reply
+from factmill.tasks.core.paths import PathOptions, list_path_ids
+from factmill.tasks.core.receipts import Batch, Receipt
+from factmill.tasks.core.rows import Outcome, Reject, arrow_table
+from factmill.tasks.engine.batches import Work, batch_key, work_on
+from factmill.tasks.lookups.labels import look_up_labels
+from factmill.tasks.multihal.core.linking import Pair, Target, pair_up
+from factmill.tasks.multihal.core.path_choice import find_wordless, list_ids, list_labels
+from factmill.tasks.multihal.core.rows import Drop, DroppedPath, LinkedQuestion, MinedQuestion, Path
+from factmill.tasks.multihal.params import MultiHalInputs
+from factmill.tasks.text.values.literals import Date, Number
 
 PROPERTY_LISTS = {"date": "time_properties", "numerical": "number_properties", "rank": "rank_properties"}
 """Answer type → list of the properties whose values count (Appendix D)."""
@@ -33,14 +33,6 @@ class Failed:
     """Row id, subject, object, and why."""
     in_passing: set[str] = field(default_factory=set)
     """Rows with a failure that may not come again."""
-
-    def list_for(self, row_ids: set[str]) -> list[DroppedPath]:
-        """Return the failed pairs of rows that go on with the paths of others."""
-        return [
-            _drop(row_id, f"pair/{number}", [subject, target], "pair_failed", problem)
-            for number, (row_id, subject, target, problem) in enumerate(self.pairs)
-            if row_id in row_ids
-        ]
 
 
 @task(cache_key_fn=batch_key, persist_result=True)
@@ -58,9 +50,14 @@ def mine_paths(batch: Batch) -> Receipt:
         if pairs:
             _mine_kind(work, kind, pairs, found, totals, failed)
     outcomes = [_outcome(row, counts[row.id], found[row.id], totals[row.id], failed) for row in rows]
-    work.extras = arrow_table(
-        DroppedPath, failed.list_for({row.id for row in outcomes if isinstance(row, MinedQuestion)})
+    # failed pairs of rows that go on with the paths of others
+    going_on = {row.id for row in outcomes if isinstance(row, MinedQuestion)}
+    dropped = (
+        _drop(row_id, f"pair/{number}", [subject, target], "pair_failed", problem)
+        for number, (row_id, subject, target, problem) in enumerate(failed.pairs)
+        if row_id in going_on
     )
+    work.extras = arrow_table(DroppedPath, dropped)
     return work.finish(outcomes, MinedQuestion)
 
 
@@ -85,18 +82,7 @@ def _mine_kind(
         values = cast(list[Date] | list[Number], [target for _, _, target in pairs])
         result = finder.find_literal_paths(subjects, values, load_properties(PROPERTY_LISTS[kind]), options)
         told = list_path_ids(result.paths, subjects)
-    _file_paths(pairs, result, told.to_pylist(), found)
-    for line in result.pairs.to_pylist():
-        totals[pairs[line["pair"]][0]] += line["total"]
-    for pair, problem in result.problems.items():
-        row_id, subject, target = pairs[pair]
-        failed.pairs.append((row_id, f"Q{subject}", _format_target(target), problem))
-
-
-def _file_paths(
-    pairs: Sequence[Pair], result: FoundPaths, told: Sequence[list[str]], found: dict[str, list[Path]]
-) -> None:
-    for line, ids in zip(result.paths.to_pylist(), told, strict=True):
+    for line, ids in zip(result.paths.to_pylist(), told.to_pylist(), strict=True):
         row_id, subject, target = pairs[line["pair"]]
         found[row_id].append(
             Path(
@@ -111,6 +97,11 @@ def _file_paths(
                 unit=None if line.get("unit") is None else f"Q{line['unit']}",
             )
         )
+    for line in result.pairs.to_pylist():
+        totals[pairs[line["pair"]][0]] += line["total"]
+    for pair, problem in result.problems.items():
+        row_id, subject, target = pairs[pair]
+        failed.pairs.append((row_id, f"Q{subject}", _format_target(target), problem))
 
 
 def _outcome(row: LinkedQuestion, pairs: int, paths: Sequence[Path], total: int, failed: Failed) -> Outcome:
@@ -130,18 +121,16 @@ def _asker(work: Work, pairs: Sequence[Pair], failed: Failed) -> Callable[[Seque
     service = work.run.services.wikidata
 
     def ask(calls: Sequence[Call]) -> list[Reply]:
-        asked = [(row_id, call) for call in calls for row_id in rows[_pair_of(call.parts)]]
+        asked = []
+        for call in calls:
+            target = next(call.parts[name] for name in ("object", "date", "number") if name in call.parts)
+            asked += [(row_id, call) for row_id in rows[str(call.parts["subject"]), str(target)]]
         records = work.call(service, asked)
         replies = {call.key: records[call.key].reply() for call in calls}
         failed.in_passing.update(row_id for row_id, call in asked if replies[call.key].transient)
         return [replies[call.key] for call in calls]
 
     return ask
-
-
-def _pair_of(parts: Mapping[str, Any]) -> tuple[str, str]:
-    target = next(parts[name] for name in ("object", "date", "number") if name in parts)
-    return str(parts["subject"]), str(target)
 
 
 def _format_target(target: Target) -> str:
@@ -184,17 +173,14 @@ def label_paths(batch: Batch) -> Receipt:
         if kept:
             outcomes.append(row.replace(paths=kept))
         else:
-            outcomes.append(_reject_unlabelled(row, dropped[known:]))
+            # `ends_alike` where a path has all its labels, but the same at both ends
+            counts = Counter(path.reason for path in dropped[known:])
+            why = "ends_alike" if "ends_alike" in counts else "no_labelled_path"
+            told_all = ", ".join(f"{count} {reason}" for reason, count in sorted(counts.items()))
+            detail = f"all {len(row.paths)} paths are dropped ({told_all}; see multihal_dropped_paths)"
+            outcomes.append(Reject(row.id, why, detail))
     work.extras = arrow_table(DroppedPath, dropped)
     return work.finish(outcomes, MinedQuestion)
-
-
-def _reject_unlabelled(row: MinedQuestion, dropped: Sequence[DroppedPath]) -> Reject:
-    """Return why no path of a question is left: `ends_alike` where a path has all its labels, but the same at both ends."""
-    counts = Counter(path.reason for path in dropped)
-    reason = "ends_alike" if "ends_alike" in counts else "no_labelled_path"
-    found = ", ".join(f"{count} {why}" for why, count in sorted(counts.items()))
-    return Reject(row.id, reason, f"all {len(row.paths)} paths are dropped ({found}; see multihal_dropped_paths)")
 
 
 def _drop(row_id: str, place: str, ids: list[str], reason: Drop, detail: str) -> DroppedPath:

@@ -6,19 +6,24 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from tasks.assets import ROOT
-from tasks.core.rows import MOST
-from tasks.engine.benchmark import Inputs, Locked, find_absolute
-from tasks.engine.naming.identities import check_graph_languages, embedder_identity, has_translator, translator_identity
-from tasks.multihal.core.linking import Linker
-from tasks.multihal.core.path_choice import LOWEST_KEPT
-from tasks.multihal.core.rows import TAGS
-from tasks.multihal.core.uniting import Union
-from tasks.multihal.sources.foundations import FOUNDATIONS, FoundationName, find_foundation_files
-from tasks.options import Option, Params, RunOptions
-from tasks.progress import say
-from tasks.settings import home, load_world
-from tasks.storage.source_files import lock_source
+from factmill.tasks.assets import ROOT
+from factmill.tasks.core.rows import MOST
+from factmill.tasks.engine.benchmark import Inputs, Locked, find_absolute
+from factmill.tasks.engine.naming.identities import (
+    check_graph_languages,
+    embedder_identity,
+    has_translator,
+    translator_identity,
+)
+from factmill.tasks.multihal.core.linking import Linker
+from factmill.tasks.multihal.core.path_choice import LOWEST_KEPT
+from factmill.tasks.multihal.core.rows import TAGS
+from factmill.tasks.multihal.core.uniting import Union
+from factmill.tasks.multihal.sources.foundations import FOUNDATIONS, FoundationName, find_foundation_files
+from factmill.tasks.options import Option, Params, RunOptions
+from factmill.tasks.progress import say
+from factmill.tasks.settings import home, load_world
+from factmill.tasks.storage.source_files import lock_source
 
 _EMBEDDED = ROOT / "data" / "world" / "sources"
 

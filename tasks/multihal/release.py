@@ -1,10 +1,102 @@
-"""How MultiHal is released: a config for each language, as the paper's is."""
+"""How MultiHal is published and released (a config for each language, as the paper's is), and what reports and a build's page show of it (Tables 1, 2, 5, 6)."""
 
-from collections.abc import Mapping
-from typing import Any
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
-from tasks.core.publishing.card_forms import Beside, CardForms
-from tasks.core.publishing.release_forms import Belonging, ConfigForms, Paper, ReleaseForms
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from factmill.tasks.core.measures.bins import count_values
+from factmill.tasks.core.measures.figures import Figure
+from factmill.tasks.core.publishing.distributions import Published, count_numbers, draw_counts, draw_groups, sort_counts
+from factmill.tasks.core.publishing.release_forms import Belonging, Beside, CardForms, ConfigForms, Paper, ReleaseForms
+from factmill.tasks.core.rows import arrow_schema, rows_from_arrow
+from factmill.tasks.multihal.core.linking import pair_up
+from factmill.tasks.multihal.core.rows import (
+    DroppedPath,
+    FoundationQuestion,
+    LinkedQuestion,
+    MinedQuestion,
+    MultiHalRow,
+    ScoredPath,
+    SelectedQuestion,
+    TypedQuestion,
+)
+from factmill.tasks.options import BuildReport
+
+if TYPE_CHECKING:
+    from factmill.tasks.engine.batches import Dataset
+    from factmill.tasks.engine.building import Build
+
+
+def publish_multihal(build: "Build", *stages: "Dataset") -> BuildReport:
+    """Publish the benchmark, one row a path and language, and the table of the paths left out before scoring; `stages`: in the recipe's order."""
+    read, unique, typed, linked, mined, labelled, selected, scored, translated = stages
+    rows, paths, found = translated.table(MultiHalRow), scored.table(ScoredPath), mined.table(MinedQuestion)
+    united = unique.table(FoundationQuestion)
+    schema = arrow_schema(DroppedPath)
+    dropped = pa.concat_tables([stage.extras(schema) for stage in (mined, labelled, selected)])
+    questions = {
+        "questions_read": read.table(FoundationQuestion),
+        "questions_united": united,
+        "questions_typed": typed.table(TypedQuestion),
+        "questions_linked": linked.table(LinkedQuestion),
+        "questions_with_paths": found,
+        "questions_with_labelled_paths": labelled.table(MinedQuestion),
+    }
+    facts = {
+        **{name: _by_source(table) for name, table in questions.items()},
+        "questions_disputed": _by_source(
+            united.filter(pc.greater(pc.list_value_length(united["disputed_answers"]), 0))
+        ),
+        "paths_mined": _count_paths(found),
+        "paths_labelled": _count_paths(questions["questions_with_labelled_paths"]),
+        "paths_selected": _count_paths(selected.table(SelectedQuestion)),
+        "paths_scored_high": _by_source(paths),
+        "questions_published": _by_source(_first_of_each(paths, "question_id")),
+        "rows": _by_source(rows),
+        "domains": describe_domains(
+            zip(*(paths[name].to_pylist() for name in ("source_dataset", "domain", "question_id")), strict=True)
+        ),
+        "pairs": sum(len(pair_up(row)) for row in rows_from_arrow(LinkedQuestion, questions["questions_linked"])),
+        "paths_in_all": pc.sum(found["paths_in_all"]).as_py() or 0,
+        "paths_left_out": count_values(dropped["reason"].to_pylist()),
+        "answer_types": count_values(paths["answer_type"].to_pylist()),
+        "languages": count_values(rows["language"].to_pylist()),
+        "licences": count_values(rows["licence"].to_pylist()),
+        "chosen_by": count_values(paths["chosen_by"].to_pylist()),
+    }
+    return build.publish({"multihal": rows, "multihal_dropped_paths": dropped}, facts)
+
+
+def describe_domains(paths: Iterable[tuple[str, str, str]]) -> dict[str, dict[str, int]]:
+    """Return "source: domain" → published questions and their paths, most paths first; paths are (source, domain, question)."""
+    of_each = Counter(paths)
+    told: dict[str, dict[str, int]] = {}
+    for (source, domain, _), count in of_each.items():
+        line = told.setdefault(f"{source}: {domain}", {"questions": 0, "paths": 0})
+        line["questions"] += 1
+        line["paths"] += count
+    return dict(sorted(told.items(), key=lambda each: (-each[1]["paths"], each[0])))
+
+
+def _by_source(rows: pa.Table) -> dict[str, int]:
+    return count_values(rows["source_dataset"].to_pylist())
+
+
+def _count_paths(questions: pa.Table) -> dict[str, int]:
+    """Return source → paths of its questions."""
+    counts: Counter[str] = Counter()
+    for source, paths in zip(questions["source_dataset"].to_pylist(), questions["paths"].to_pylist(), strict=True):
+        counts[source] += len(paths)
+    return dict(sorted(counts.items()))
+
+
+def _first_of_each(rows: pa.Table, column: str) -> pa.Table:
+    """Return the rows with each value of a column once."""
+    places = {value: place for place, value in reversed(list(enumerate(rows[column].to_pylist())))}
+    return rows.take(pa.array(sorted(places.values()), pa.int64()))
 
 
 def tell_beside(facts: Mapping[str, Any], rows: int) -> Beside:
@@ -71,3 +163,42 @@ MULTIHAL_RELEASE = ReleaseForms(
         ),
     ),
 )
+
+
+_TABLE = "multihal"
+
+
+def list_distributions(build: Published) -> Iterator[Figure]:
+    """Yield what rows have how many of; a row is a path in one language."""
+    rows = build.read(_TABLE, ["language", "source_dataset", "judged_score", "responses_formatted"])
+    hops = pc.divide(pc.subtract(pc.list_value_length(rows["responses_formatted"]), 1), 2)
+    yield draw_counts("hops", "Rows by length of the path", "rows", count_numbers(hops.to_pylist()), "hops")
+    yield draw_counts("languages", "Rows by language", "rows", sort_counts(rows["language"].to_pylist()), "language")
+    sources = sort_counts(rows["source_dataset"].to_pylist())
+    yield draw_counts("sources", "Rows by source", "rows", sources, "source")
+    domains = build.facts.get("domains", {})
+    yield draw_groups(
+        "domains",
+        "Questions and paths by domain",
+        "in the build",
+        {kind: {domain: counts[kind] for domain, counts in domains.items()} for kind in ("questions", "paths")},
+        "domain",
+    )
+    yield draw_counts(
+        "answer_types",
+        "Paths by type of the answer",
+        "paths",
+        _by_size(build.facts.get("answer_types", {})),
+        "type",
+    )
+    yield draw_counts(
+        "scores",
+        "Rows by the judge's score",
+        "rows",
+        count_numbers(rows["judged_score"].to_pylist()),
+        "score",
+    )
+
+
+def _by_size(counts: dict[str, int]) -> dict[str, int]:
+    return dict(sorted(counts.items(), key=lambda each: (-each[1], each[0])))

@@ -1,20 +1,20 @@
 """Question, answers and path labels in the other languages (MultiHal, paper §2.4)."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from prefect import task
 
-from tasks.core.calls.call import Call
-from tasks.core.calls.translation import call_translate_path, call_translate_text, read_parts
-from tasks.core.receipts import Batch, Receipt
-from tasks.core.rows import Outcome, Reject
-from tasks.engine.batches import Work, batch_key, work_on
-from tasks.lookups.labels import look_up_labels
-from tasks.multihal.core.path_words import is_id
-from tasks.multihal.core.rows import TAGS, MultiHalRow, ScoredPath
-from tasks.multihal.params import MultiHalInputs
-from tasks.storage.recording.journal import Record
+from factmill.tasks.core.calls.call import Call
+from factmill.tasks.core.calls.local_models import call_translate_path, call_translate_text, read_parts
+from factmill.tasks.core.receipts import Batch, Receipt
+from factmill.tasks.core.rows import Outcome, Reject
+from factmill.tasks.engine.batches import Work, batch_key, work_on
+from factmill.tasks.lookups.labels import look_up_labels
+from factmill.tasks.multihal.core.path_choice import is_id
+from factmill.tasks.multihal.core.rows import TAGS, MultiHalRow, ScoredPath
+from factmill.tasks.multihal.params import MultiHalInputs
+from factmill.tasks.storage.recording.journal import Record
 
 
 @task(cache_key_fn=batch_key, persist_result=True)
@@ -26,94 +26,58 @@ def translate_paths(batch: Batch) -> Receipt:
     for language in languages:
         for row in rows:
             work.take(f"{row.id}_{language}", row.model_dump_json())
-    outcomes = _make_english(rows) if "eng" in languages else []
+    outcomes: list[Outcome] = []
+    if "eng" in languages:
+        for row in rows:
+            sources = ["wikidata" if is_id(each) else "kept" for each in row.responses_formatted]
+            outcomes.append(_publish(row, "eng", translated_by=None, trip_labels=row.path_labels, part_sources=sources))
     if others := [language for language in languages if language != "eng"]:
         outcomes += _translate(work, rows, others)
     return work.finish(outcomes, MultiHalRow)
 
 
-def _make_english(rows: Iterable[ScoredPath]) -> list[Outcome]:
-    return [
-        _publish(
-            row,
-            "eng",
-            translated_by=None,
-            trip_labels=row.path_labels,
-            part_sources=["wikidata" if is_id(each) else "kept" for each in row.responses_formatted],
-        )
-        for row in rows
-    ]
-
-
-@dataclass(frozen=True, slots=True)
-class _Asked:
-    """What is asked for the rows in one language."""
-
-    language: str
-    texts: dict[str, Call]
-    """Text → its call."""
-    paths: dict[str, Call]
-    """Row id → the call of its path."""
-    failed: dict[str, Reject]
-    """Row id → why it cannot be had in the language."""
-
-
 def _translate(work: Work, rows: list[ScoredPath], languages: Iterable[str]) -> list[Outcome]:
     """Translate rows, all languages in one go: a model's batches are of texts of one length, whatever their language."""
     service = work.run.services.translator()
-    asked = [_ask(work, rows, language, service.identity) for language in languages]
+    wants_labels = work.inputs(MultiHalInputs).params.label_source == "wikidata"
+    asked: dict[tuple[str, str], tuple[Call, dict[str, Call]]] = {}
+    failed: dict[tuple[str, str], Reject] = {}
+    for language in languages:
+        tag = TAGS[language]
+        ids = [(row.id, each) for row in rows for each in row.responses_formatted if wants_labels and is_id(each)]
+        # Wikidata's own labels, where such are wanted
+        labels, lost = look_up_labels(work, ids, tag) if wants_labels else ({}, {})
+        failed |= {(language, row_id): replace(why, row_id=f"{row_id}_{language}") for row_id, why in lost.items()}
+        for row in rows:
+            own = [labels.get(each) for each in row.responses_formatted]
+            path = call_translate_path(service.identity, row.path_labels, own, tag)
+            texts = {text: call_translate_text(service.identity, text, tag) for text in _list_texts(row)}
+            asked[language, row.id] = path, texts
     records = work.call(
         service,
         (
-            (f"{row.id}_{each.language}", call)
-            for each in asked
-            for row in rows
-            for call in _calls_of(row, each.texts, each.paths[row.id])
+            (f"{row_id}_{language}", call)
+            for (language, row_id), (path, texts) in asked.items()
+            for call in (path, *texts.values())
         ),
     )
     return [
-        replace(each.failed[row.id], row_id=f"{row.id}_{each.language}")
-        if row.id in each.failed
-        else _translate_row(row, each.language, each.texts, each.paths[row.id], records, service.identity)
-        for each in asked
+        failed.get((language, row.id))
+        or _translate_row(row, language, *asked[language, row.id], records, service.identity)
+        for language in languages
         for row in rows
     ]
 
 
-def _ask(work: Work, rows: list[ScoredPath], language: str, translator: str) -> _Asked:
-    tag = TAGS[language]
-    labels, failed = _own_labels(work, rows, language)
-    paths = {
-        row.id: call_translate_path(
-            translator, row.path_labels, [labels.get(each) for each in row.responses_formatted], tag
-        )
-        for row in rows
-    }
-    texts = {text: call_translate_text(translator, text, tag) for row in rows for text in _texts_of(row)}
-    return _Asked(language, texts, paths, failed)
-
-
-def _own_labels(work: Work, rows: list[ScoredPath], language: str) -> tuple[dict[str, str], dict[str, Reject]]:
-    """Return id → Wikidata's label in the language, where such labels are wanted, and row id → Reject where they cannot be had."""
-    if work.inputs(MultiHalInputs).params.label_source != "wikidata":
-        return {}, {}
-    asked = [(row.id, each) for row in rows for each in row.responses_formatted if is_id(each)]
-    return look_up_labels(work, asked, TAGS[language])
-
-
-def _calls_of(row: ScoredPath, texts: Mapping[str, Call], path: Call) -> list[Call]:
-    return [path, *(texts[text] for text in _texts_of(row))]
-
-
-def _texts_of(row: ScoredPath) -> list[str]:
+def _list_texts(row: ScoredPath) -> list[str]:
     return [row.input, row.output, *row.optional_output, *row.incorrect_answers, *row.disputed_answers]
 
 
 def _translate_row(
     row: ScoredPath,
     language: str,
-    texts: Mapping[str, Call],
     path: Call,
+    texts: Mapping[str, Call],
     records: Mapping[str, Record],
     translator: str,
 ) -> Outcome:

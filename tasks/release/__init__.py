@@ -1,1 +1,0 @@
-"""Releases: a published build as a folder that others can load, check, cite and measure on."""

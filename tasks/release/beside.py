@@ -6,23 +6,22 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from tasks.assets import ROOT
-from tasks.core.evaluation.judge_cards import JudgeCard
-from tasks.core.evaluation.rows import EvaluationMetric
-from tasks.core.fingerprints import digest_bytes
-from tasks.core.measures.audits import AuditFigure, measure
-from tasks.core.publishing.release_forms import REJECT_DETAILS
-from tasks.core.reviewing.review import ReviewItem
-from tasks.core.rows import rows_from_arrow
-from tasks.engine.benchmark import Benchmark
-from tasks.release.contents import Choices, LeftOut, Measured, PromptText, Release
-from tasks.release.core.licences import find_refused
-from tasks.reports.builds.contents import Shown
-from tasks.storage.audits import load_verdicts
-from tasks.storage.builds import BuildRecord, list_builds, published_names, published_table
-from tasks.storage.export import read_rejects
-from tasks.storage.labels import find_cards
-from tasks.storage.warehouse import Connection, open_warehouse, read_records
+from factmill.tasks.assets import find_asset
+from factmill.tasks.core.evaluation.judge_cards import JudgeCard
+from factmill.tasks.core.evaluation.rows import EvaluationMetric
+from factmill.tasks.core.fingerprints import digest_bytes
+from factmill.tasks.core.measures.audits import AuditFigure, measure
+from factmill.tasks.core.publishing.release_forms import REJECT_DETAILS
+from factmill.tasks.core.review import ReviewItem
+from factmill.tasks.core.rows import rows_from_arrow
+from factmill.tasks.engine.benchmark import Benchmark
+from factmill.tasks.release.contents import Choices, LeftOut, Measured, PromptText, Release
+from factmill.tasks.release.core.licences import find_refused
+from factmill.tasks.reports.builds.contents import Shown
+from factmill.tasks.storage.builds import BuildRecord, list_builds, published_names, published_table
+from factmill.tasks.storage.export import read_rejects
+from factmill.tasks.storage.reviews import find_cards, load_verdicts
+from factmill.tasks.storage.warehouse import Connection, open_warehouse, read_records
 
 _METRICS = "evaluation_metrics"
 _NO_TEXTS = {"detail": "", "context": "", "proposed": [], "edited": [], "note": ""}
@@ -87,8 +86,8 @@ def choose_shown(release: Release, answered: frozenset[str]) -> Shown:
 def read_prompts(build: BuildRecord) -> Iterator[PromptText]:
     """Yield the prompts of the lock with their texts, as far as they are still what was asked."""
     for name, digest in sorted(build.lock["prompts"].items()):
-        path = ROOT / "prompts" / f"{name}.md"
-        data = path.read_bytes() if path.is_file() else b""
+        path = find_asset("prompts", f"{name}.md")
+        data = path.read_bytes() if path else b""
         yield PromptText(name, digest, data.decode("utf-8") if digest_bytes(data) == digest else None)
 
 

@@ -1,4 +1,4 @@
-"""README.md of a release: the dataset card, with a head that the Hugging Face Hub and `datasets` read."""
+"""README.md and CITATION.cff of a release: the dataset card, and how the build and its paper are cited."""
 
 import json
 from collections import Counter
@@ -9,16 +9,21 @@ import pyarrow as pa
 import yaml
 from markupsafe import Markup
 
-from tasks.core.evaluation.judge_cards import describe_card
-from tasks.core.evaluation.rows import EvaluationMetric
-from tasks.core.publishing.card_forms import Beside
-from tasks.core.publishing.release_forms import CANARY, Paper
-from tasks.core.rows import OWN_WORLD
-from tasks.errors import OldBuild
-from tasks.evaluation.record import BUILT_IN
-from tasks.release.contents import Config, Release
-from tasks.reports.templates import escape_markdown, fill_markdown, markdown_environment
-from tasks.reports.texts import LONGEST_NAME, shorten_line
+from factmill.tasks.core.evaluation.judge_cards import describe_card
+from factmill.tasks.core.evaluation.rows import EvaluationMetric
+from factmill.tasks.core.publishing.release_forms import CANARY, Beside, Paper
+from factmill.tasks.core.rows import NONE_STATED, OWN_WORLD
+from factmill.tasks.errors import OldBuild
+from factmill.tasks.evaluation.record import BUILT_IN
+from factmill.tasks.release.contents import Config, Release
+from factmill.tasks.release.core.licences import LICENCES
+from factmill.tasks.reports.texts import (
+    LONGEST_NAME,
+    escape_markdown,
+    fill_markdown,
+    markdown_environment,
+    shorten_line,
+)
 
 _SIZES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (1_000_000, "100K<n<1M"))
 _LONG = 600
@@ -40,7 +45,7 @@ def describe_head(release: Release) -> dict[str, Any]:
     size = next((name for most, name in _SIZES if release.rows < most), "n>1M")
     hub = list(dict.fromkeys(licence.hub_id for licence in release.licences))
     return {
-        "pretty_name": f"{_name(release)}, rebuilt by factmill",
+        "pretty_name": f"{release.name}, rebuilt by factmill",
         "license": hub if len(hub) > 1 else hub[0],
         "language": list(release.forms.languages),
         "multilinguality": "translation" if len(release.forms.languages) > 1 else "monolingual",
@@ -95,24 +100,19 @@ def _fill(release: Release) -> str:
         "dataset.md",
         release=release,
         report=report,
+        name=release.benchmark.name,
         card=forms.card,
         paper=forms.paper,
-        title=_name(release),
-        name=release.benchmark.name,
         parquet=parquet,
-        sql=f"SELECT * FROM '{parquet}'",
-        quality=_tell_quality(release),
+        read=max((each.rows for each in release.audit), default=0),
         united=sum(stage.get("merged", 0) for stage in release.stages),
-        headline=forms.card.headline,
         ends=list_ends(release),
         built_in="; ".join(f"{model}: {told.partition(':')[0]}" for model, told in BUILT_IN.items() if model in shown),
         alike=group_alike(release.configs),
         title_of_rows=_title_rows(release),
         only={config.name: _tell_splits(config) for config in release.configs},
         labels=forms.card.part_labels(),
-        published=f"{release.build.published_at:%Y-%m-%d}",
-        licences=", ".join(licence.id for licence in release.licences),
-        origin=_tell_origin(release),
+        own_world=OWN_WORLD,
         judge=release.build.lock["models"].get("judge", ""),
         models=sorted(release.build.lock["models"].items()),
         examples=[_format_example(row) for row in release.examples[:_MOST_EXAMPLES]],
@@ -122,13 +122,10 @@ def _fill(release: Release) -> str:
         parts=count_parts(release),
         beside=find_beside(release),
         judge_lines=[describe_card(card, card.identity) for card in release.judge_cards],
-        decided=_tell_decisions(release),
-        audited=[each for each in release.audit if each.rows],
+        decided=sorted(Counter(each.decision for each in release.decisions).items()),
         metrics=list_metrics(release),
-        measured=", ".join(sorted({metric.model for metric in list_metrics(release)})),
-        attribution=_tell_attribution(release),
-        rebuild=_tell_rebuild(release),
-        bibtex=_format_bibtex(release, forms.paper),
+        measured=sorted(shown),
+        bibtex=_format_bibtex(release),
     )
 
 
@@ -185,35 +182,6 @@ def list_metrics(release: Release) -> list[EvaluationMetric]:
     return [metric for metric in every if not metric.group_by and metric.value is not None]
 
 
-def _name(release: Release) -> str:
-    return release.benchmark.title.partition(":")[0]
-
-
-def _tell_origin(release: Release) -> str:
-    world = release.build.lock["world"]
-    where = OWN_WORLD if release.is_own_world else f"the world {world['name']}"
-    return f"{where}, as of {world['epoch']}"
-
-
-def _tell_decisions(release: Release) -> str:
-    counts = Counter(each.decision for each in release.decisions)
-    return ", ".join(f"{count} {what}" for what, count in sorted(counts.items()))
-
-
-def _tell_quality(release: Release) -> str:
-    """Return in a line what is known of the rows' quality."""
-    report = release.build.report
-    united = sum(stage.get("merged", 0) for stage in release.stages)
-    read = max((each.rows for each in release.audit), default=0)
-    told = [
-        f"{report['inputs']:,} source rows read, {report['rejects']:,} rows dropped on the way, each with its reason"
-        + (f", {united:,} united with others" if united else ""),
-        f"readers checked {read:,} rows" if read else "no reader has checked a sample",
-        "its judge was compared with people" if release.judge_cards else "its judge has not been compared with people",
-    ]
-    return "; ".join(told)
-
-
 def _title_rows(release: Release) -> str:
     names, first = group_alike(release.configs)[0]
     return first.title.rpartition(": ")[0] if len(names) > 1 else first.title
@@ -227,18 +195,6 @@ def _tell_splits(config: Config) -> dict[str, str]:
         if len(having) < len(config.splits):
             told[column] = f" In {', '.join(having)} alone, null elsewhere."
     return told
-
-
-def _tell_attribution(release: Release) -> str:
-    whose = (
-        "articles that factmill has of its own for the embedded world" if release.is_own_world else "pages of Wikipedia"
-    )
-    return f"Rows carry text or facts of {len(release.pages):,} {whose}, under {release.pages_licence.id}."
-
-
-def _tell_rebuild(release: Release) -> str:
-    world = "" if release.is_own_world else " --world my-world.toml"
-    return f"factmill build {release.benchmark.name}{world}"
 
 
 def _format_example(row: Mapping[str, Any]) -> str:
@@ -281,14 +237,65 @@ def _format_name(name: str) -> str:
     return shorten_line(name, LONGEST_NAME)
 
 
-def _format_bibtex(release: Release, paper: Paper) -> str:
-    authors = " and ".join(f"{family}, {given}" for given, family in paper.authors)
-    where = f"  booktitle = {{{paper.venue}}},\n" if paper.venue else f"  eprint = {{{paper.arxiv}}},\n"
-    kind = "inproceedings" if paper.venue else "misc"
-    name = release.benchmark.name
-    return (
-        f"@{kind}{{{name}{paper.year},\n  title = {{{paper.title}}},\n  author = {{{authors}}},\n{where}"
-        f"  year = {{{paper.year}}},\n  url = {{{paper.url}}}\n}}\n"
-        f"@misc{{{name}_factmill,\n  title = {{{_name(release)}, rebuilt by factmill}},\n"
+def _format_bibtex(release: Release) -> str:
+    name, paper = release.benchmark.name, release.forms.paper
+    of_build = (
+        f"@misc{{{name}_factmill,\n  title = {{{release.name}, rebuilt by factmill}},\n"
         f"  note = {{build {release.build.build_id}}},\n  year = {{{release.build.published_at:%Y}}}\n}}"
     )
+    return f"{_format_paper(name, paper)}\n{of_build}" if paper else of_build
+
+
+def _format_paper(name: str, paper: Paper) -> str:
+    authors = " and ".join(f"{family}, {given}" for given, family in paper.authors)
+    where = f"  booktitle = {{{paper.venue}}},\n" if paper.venue else f"  eprint = {{{paper.arxiv}}},\n"
+    return (
+        f"@{'inproceedings' if paper.venue else 'misc'}{{{name}{paper.year},\n  title = {{{paper.title}}},\n"
+        f"  author = {{{authors}}},\n{where}  year = {{{paper.year}}},\n  url = {{{paper.url}}}\n}}"
+    )
+
+
+_SPDX = frozenset(LICENCES) - {NONE_STATED, "CC-BY"}
+"""Ids that the format knows."""
+_HOME = "https://github.com/factmill/factmill"
+
+
+def render_citation(release: Release) -> str:
+    """Return the text of CITATION.cff."""
+    build = release.build
+    about = release.benchmark.title.partition(":")[2].strip()
+    licences = [licence.id for licence in release.licences]
+    told: dict[str, Any] = {
+        "cff-version": "1.2.0",
+        "message": "Cite this build, and the paper whose benchmark it rebuilds.",
+        "type": "dataset",
+        "title": f"{release.name}, rebuilt by factmill ({build.build_id})",
+        "abstract": " ".join(filter(None, [release.notice, f"{about[:1].upper()}{about[1:]}."])),
+        "authors": [{"name": "factmill"}],
+        "version": build.build_id,
+        "date-released": f"{build.published_at:%Y-%m-%d}",
+        **({"license": licences if len(licences) > 1 else licences[0]} if {*licences} <= _SPDX else {}),
+        "repository-code": _HOME,
+        "identifiers": [
+            {"type": "other", "value": f"sha256:{build.content_digest}", "description": "Content of the build"},
+            {"type": "other", "value": f"sha256:{build.lock_digest}", "description": "Lock of the build"},
+        ],
+        "keywords": ["benchmark", "factuality", "language models"],
+        **({"references": [_describe_paper(release.forms.paper)]} if release.forms.paper else {}),
+    }
+    text = yaml.safe_dump(told, sort_keys=False, allow_unicode=True, width=120)
+    return f"# {release.forms.canary_line}\n{text}"
+
+
+def _describe_paper(paper: Paper) -> dict[str, Any]:
+    authors = [{"given-names": given, "family-names": family} for given, family in paper.authors]
+    venue = {"collection-title": paper.venue} if paper.venue else {}
+    return {
+        "type": "conference-paper" if paper.venue else "article",
+        "title": paper.title,
+        "authors": authors,
+        "year": paper.year,
+        **venue,
+        "url": paper.url,
+        "identifiers": [{"type": "doi", "value": f"10.48550/arXiv.{paper.arxiv}"}],
+    }

@@ -6,16 +6,16 @@ from typing import Any
 
 import pyarrow as pa
 
-from tasks.core.evaluation.judge_cards import JudgeCard
-from tasks.core.evaluation.rows import EvaluationMetric
-from tasks.core.measures.audits import AuditFigure
-from tasks.core.publishing.release_forms import Page, ReleaseForms
-from tasks.core.publishing.release_index import ReleasedTable
-from tasks.core.reviewing.review import ReviewItem
-from tasks.engine.benchmark import Benchmark
-from tasks.release.core.licences import Licence
-from tasks.reports.builds.contents import tell_notice
-from tasks.storage.builds import BuildRecord
+from factmill.tasks.core.evaluation.judge_cards import JudgeCard
+from factmill.tasks.core.evaluation.rows import EvaluationMetric
+from factmill.tasks.core.measures.audits import AuditFigure
+from factmill.tasks.core.publishing.release_forms import Page, ReleaseForms
+from factmill.tasks.core.publishing.release_index import ReleasedTable
+from factmill.tasks.core.review import ReviewItem
+from factmill.tasks.engine.benchmark import Benchmark
+from factmill.tasks.release.core.licences import Licence
+from factmill.tasks.reports.builds.contents import tell_notice
+from factmill.tasks.storage.builds import BuildRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,9 +148,9 @@ class Release:
     choices: Choices = field(default_factory=Choices)
 
     @property
-    def caution(self) -> str:
-        """What its rows are not for; empty where nothing is to be said."""
-        return self.build.caution
+    def name(self) -> str:
+        """The benchmark's name as people write it."""
+        return self.benchmark.title.partition(":")[0]
 
     @property
     def is_own_source(self) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from tasks.release.contents import Config, DataFile, Release, Split
+from factmill.tasks.release.contents import Config, DataFile, Release, Split
 
 _CONFORMS_TO = "http://mlcommons.org/croissant/1.0"
 _CONTEXT = {
@@ -55,7 +55,7 @@ _HOME = "https://github.com/factmill/factmill"
 
 def render_croissant(release: Release) -> str:
     """Return the text of croissant.json."""
-    build, paper = release.build, release.forms.paper
+    build = release.build
     name, _, about = release.benchmark.title.partition(":")
     told: dict[str, Any] = {
         "@context": _CONTEXT,
@@ -65,7 +65,7 @@ def render_croissant(release: Release) -> str:
         "description": " ".join(filter(None, [release.notice, f"{name}:{about}.", release.forms.canary_line])),
         "license": [licence.url or licence.name for licence in release.licences],
         "url": _HOME,
-        "citeAs": f"{', '.join(f'{given} {family}' for given, family in paper.authors)}: {paper.title}, {paper.year}. {paper.url}",
+        "citeAs": _cite(release),
         "creator": {"@type": "sc:Organization", "name": "factmill"},
         "inLanguage": list(release.forms.languages),
         "keywords": ["factuality", "benchmark", "language models"],
@@ -142,3 +142,11 @@ def _name_type(kind: pa.DataType) -> str:
     if pa.types.is_integer(kind):
         return "sc:Integer"
     return "sc:Float" if pa.types.is_floating(kind) else "sc:Text"
+
+
+def _cite(release: Release) -> str:
+    paper = release.forms.paper
+    if paper is None:
+        return f"{release.benchmark.title}. Built by factmill, {release.build.build_id}."
+    authors = ", ".join(f"{given} {family}" for given, family in paper.authors)
+    return f"{authors}: {paper.title}, {paper.year}. {paper.url}"

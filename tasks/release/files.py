@@ -1,10 +1,32 @@
-"""Files of a release: how one is written, and the list of their digests."""
+"""Files of a release: the data files, how each is written, their digests, and the move of a whole draft to its place.
 
+What an earlier run that was killed left beside it is cleared away first; of two that end at once, one is told so.
+
+Parquet has the columns of its config in every split; JSON Lines and CSV have those of the split's own table. Bytes follow
+from the rows alone.
+"""
+
+import errno
+import os
+import re
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import replace
 from hashlib import file_digest
 from pathlib import Path
 
-from tasks.errors import OutputError
-from tasks.storage.released_folders import SUMS
+import pyarrow as pa
+
+from factmill.tasks.core.fingerprints import digest_bytes
+from factmill.tasks.core.publishing.release_forms import CANARY
+from factmill.tasks.errors import OldBuild, OutputError, SourceError
+from factmill.tasks.files import absolute_path
+from factmill.tasks.release.contents import Config, DataFile, Release, Split
+from factmill.tasks.storage.export import csv_bytes, jsonl_bytes
+from factmill.tasks.storage.housekeeping.freed import is_left_by
+from factmill.tasks.storage.released_folders import SUMS, is_release, open_release
+from factmill.tasks.storage.shards import parquet_bytes
 
 
 def write_file(path: Path, data: bytes) -> None:
@@ -31,3 +53,141 @@ def make_sums(folder: Path, canary: str) -> bytes:
 def _digest(path: Path) -> str:
     with path.open("rb") as file:
         return file_digest(file, "sha256").hexdigest()
+
+
+def write_data(release: Release, folder: Path) -> Release:
+    """Write the rows of every split below a folder, and return the release with the files' names and digests."""
+    told = describe_tables(release)
+    configs = [
+        replace(
+            config,
+            splits=tuple(
+                replace(split, files=_write_split(release, config, split, folder, told)) for split in config.splits
+            ),
+        )
+        for config in release.configs
+    ]
+    return replace(release, configs=tuple(configs))
+
+
+def describe_tables(release: Release) -> dict[str, str]:
+    """Return what each Parquet file says of itself beside its rows."""
+    told = {
+        "build": release.build.build_id,
+        "licence": " AND ".join(licence.id for licence in release.licences),
+        "canary": release.forms.canary_line,
+        "notice": release.notice,
+    }
+    return {f"factmill.{name}": text for name, text in told.items() if text}
+
+
+def _write_split(
+    release: Release, config: Config, split: Split, folder: Path, told: Mapping[str, str]
+) -> tuple[DataFile, ...]:
+    forms, own = release.benchmark.forms, split.rows.select([*split.own_columns, CANARY])
+
+    def make() -> Iterator[tuple[str, str, bytes]]:
+        yield "data", "parquet", parquet_bytes(split.rows, told)
+        yield "jsonl", "jsonl", jsonl_bytes(own, forms.json_columns.get(split.table, ()))
+        yield "csv", "csv", csv_bytes(own, forms)
+
+    files = []
+    for place, form, data in make():
+        path = f"{place}/{config.name}/{split.name}.{form}"
+        write_file(folder / path, data)
+        files.append(DataFile(path, form, len(data), digest_bytes(data)))
+    return tuple(files)
+
+
+def make_rejects(release: Release) -> bytes:
+    """Return the rejects as Parquet."""
+    rows = release.rejects
+    canary = pa.array([release.forms.canary_line] * rows.num_rows, pa.string())
+    return parquet_bytes(rows.append_column(CANARY, canary), describe_tables(release))
+
+
+_LEFT = re.compile(r"\.(?P<name>.+)\.(?P<process>\d+)\.(?P<kind>draft|old)")
+
+
+@contextmanager
+def open_draft(place: Path, force: bool) -> Iterator[Path]:
+    """Yield an empty folder that becomes `place` at the end, or goes on an error; `force` replaces a release.
+
+    OutputError where `place` cannot be written, is no release of ours, or is one and `force` is not given.
+    """
+    place = absolute_path(place)
+    try:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        _tidy(place)
+        _require_free(place, force)
+        draft = place.with_name(f".{place.name}.{os.getpid()}.draft")
+        draft.mkdir()
+    except OSError as error:
+        raise OutputError(f"{place}: no folder to write to: {error.strerror}; name another with --to") from error
+    try:
+        yield draft
+        _move(draft, place, force)
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+
+
+def _require_free(place: Path, force: bool) -> None:
+    if not place.exists() or (place.is_dir() and not any(place.iterdir())):
+        return
+    if not place.is_dir():
+        raise OutputError(f"{place}: a file, where a folder is to be written; name another with --to")
+    if not is_release(place):
+        raise OutputError(
+            f"{place}: the folder holds something else than a release, which is left alone; name another with --to"
+        )
+    if not force:
+        raise OutputError(f"{place}: a release lies there; replace it with --force, or name another folder with --to")
+    try:
+        with suppress(OldBuild):  # its files are whole; what they hold is to be replaced
+            open_release(place)
+    except SourceError as error:
+        raise OutputError(
+            f"{place}: not replaced, since what lies there is no whole release. {error}. To write there, remove the folder "
+            "yourself; or name another with --to"
+        ) from error
+
+
+def _move(draft: Path, place: Path, force: bool) -> None:
+    """Give the draft the name of its place."""
+    old = place.with_name(f".{place.name}.{os.getpid()}.old")
+    try:
+        if force and is_release(place):
+            _require_free(place, force)  # once more: files may have been put there while the draft was written
+            place.rename(old)
+        draft.rename(place)
+    except OSError as error:
+        if old.exists() and not place.exists():
+            old.rename(place)
+        if error.errno in (errno.ENOTEMPTY, errno.EEXIST):
+            raise OutputError(
+                f"{place}: another release was written there meanwhile; replace it with --force"
+            ) from error
+        raise OutputError(f"{place}: cannot be written: {error.strerror}; name another with --to") from error
+    _clear_old(old, place)
+
+
+def _clear_old(old: Path, place: Path) -> None:
+    """Remove the release that another replaced. Hidden files at its top are the user's (.git) and move into the new one."""
+    for hidden in old.glob(".*"):
+        if not os.path.lexists(place / hidden.name):
+            hidden.rename(place / hidden.name)
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def _tidy(place: Path) -> None:
+    """Clear away what runs that were killed left beside the place; put back what one of them had just moved away."""
+    for left in sorted(place.parent.iterdir()):
+        found = _LEFT.fullmatch(left.name)
+        if not found or found["name"] != place.name or not is_left_by(found["process"]):
+            continue
+        if found["kind"] == "draft":
+            shutil.rmtree(left, ignore_errors=True)
+        elif place.exists():
+            _clear_old(left, place)
+        else:
+            left.rename(place)

@@ -4,10 +4,10 @@ import csv
 import io
 from collections.abc import Iterable, Iterator, Mapping
 
-from tasks.core.publishing.release_forms import CANARY, name_wiki
-from tasks.core.rows import OWN_LICENCE
-from tasks.release.contents import Release
-from tasks.release.core.licences import describe_licence, split_licences
+from factmill.tasks.core.publishing.release_forms import CANARY, name_wiki
+from factmill.tasks.core.rows import OWN_LICENCE
+from factmill.tasks.release.contents import Release
+from factmill.tasks.release.core.licences import describe_licence, split_licences
 
 _LICENCE_COLUMNS = ("source", "what", "licence", "licence_name", "licence_url", "rows", "note", CANARY)
 _PAGE_COLUMNS = ("title", "revision", "url", "licence", "licence_url", "rows", "note", CANARY)

@@ -1,15 +1,20 @@
-"""How a release is read from the warehouse: rows, what is left out of them, and all that is told beside them."""
+"""How a release is read from the warehouse: rows, what is left out of them, and all that stands with them.
+
+A changelog says nothing of rows that the release leaves out, nor of those that a release of the earlier build would
+(`withhold_changes`).
+"""
 
 import shlex
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
-from tasks.core.measures.audits import draw_sample
-from tasks.core.publishing.release_forms import (
+from factmill.tasks.core.measures.audits import draw_sample
+from factmill.tasks.core.publishing.release_forms import (
     CANARY,
     REJECT_DETAILS,
     Belonging,
@@ -18,19 +23,28 @@ from tasks.core.publishing.release_forms import (
     ReleaseForms,
     find_wiki,
 )
-from tasks.core.publishing.release_index import ReleasedTable
-from tasks.core.rows import OWN_LICENCE, column_docs
-from tasks.engine.benchmark import Benchmark
-from tasks.errors import OldBuild, UsageError
-from tasks.release.beside import read_beside, read_decisions, read_prompts
-from tasks.release.contents import Choices, Config, LeftOut, Release, SourceLine, Split
-from tasks.release.core.choosing import Told, divide_by, divide_side, divide_table, name_folder, pick_rows, unite_splits
-from tasks.release.core.licences import describe_licence, find_refused, split_licences, unite_licences
-from tasks.storage.builds import BuildRecord, published_names
-from tasks.storage.export import read_tables
-from tasks.storage.shards import digest_rows
-from tasks.storage.warehouse import open_warehouse
-from tasks.text.suggestions import suggest_name
+from factmill.tasks.core.publishing.release_index import ReleasedTable
+from factmill.tasks.core.rows import OWN_LICENCE, column_docs
+from factmill.tasks.diff.core.changes import Diff
+from factmill.tasks.engine.benchmark import Benchmark
+from factmill.tasks.errors import OldBuild, UsageError
+from factmill.tasks.release.beside import read_beside, read_decisions, read_prompts
+from factmill.tasks.release.contents import Choices, Config, LeftOut, Release, SourceLine, Split
+from factmill.tasks.release.core.choosing import (
+    Told,
+    divide_by,
+    divide_side,
+    divide_table,
+    name_folder,
+    pick_rows,
+    unite_splits,
+)
+from factmill.tasks.release.core.licences import describe_licence, find_refused, split_licences, unite_licences
+from factmill.tasks.storage.builds import BuildRecord, published_names, published_table
+from factmill.tasks.storage.export import read_tables
+from factmill.tasks.storage.shards import digest_rows
+from factmill.tasks.storage.warehouse import open_warehouse
+from factmill.tasks.text.whole import suggest_name
 
 _CANARY_DOC = "The same in every row: whoever makes a training set finds these rows by it and leaves them out."
 _EXAMPLES = 3
@@ -203,3 +217,40 @@ def _draw_examples(configs: Sequence[Config]) -> tuple[Mapping[str, Any], ...]:
     rows = configs[0].splits[0].rows.drop_columns([CANARY]).to_pylist()
     drawn = {*draw_sample((row["id"] for row in rows), _EXAMPLES, 0)}
     return tuple(row for row in rows if row["id"] in drawn)
+
+
+def withhold_changes(warehouse: Path, release: Release, earlier: BuildRecord, diff: Diff) -> tuple[Diff, list[str]]:
+    """Return what changed since an earlier build (`diff`) without the rows that a release of either leaves out, and the sources
+    and licences of these."""
+    kept: list[frozenset[str]] = []
+    names: dict[str, None] = {}
+    for build in (earlier, release.build):
+        with open_warehouse(warehouse) as db:
+            main = published_table(db, build.build_id, release.benchmark.main_table)
+        told = tell_sources(main, release.forms, build)
+        refused = find_refused((licence for _, licence in told), release.choices.allowed)
+        without = dict.fromkeys([*release.choices.without, *(each.id for each in refused)])
+        there = {name for source, licence in told for name in (source, *split_licences(licence))}
+        names |= {name: None for name in without if name in there}
+        keep = pick_rows(told, without)
+        kept.append(frozenset(row_id for row_id, stays in zip(main["id"].to_pylist(), keep, strict=True) if stays))
+    if not names:
+        return diff, []
+    before, after = kept
+    rows = [
+        row
+        for row in diff.rows
+        if (row.kind == "added" or row.id_before in before) and (row.kind == "removed" or row.id in after)
+    ]
+    same = len(after) - sum(row.kind != "removed" for row in rows)
+    # of tables beside, and of rows that were made anew, the numbers of the whole builds alone are known
+    of_release = replace(
+        diff,
+        before=replace(diff.before, rows=len(before)),
+        after=replace(diff.after, rows=len(after)),
+        rows=rows,
+        same=same,
+        remade=0,
+        tables={},
+    )
+    return of_release, list(names)

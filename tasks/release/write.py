@@ -2,22 +2,19 @@
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from tasks.core.publishing.release_forms import CANARY
-from tasks.core.publishing.release_index import FORM
-from tasks.core.reviewing.review_tables import write_queue
-from tasks.release.card import render_card
-from tasks.release.citation import render_citation
-from tasks.release.contents import Release
-from tasks.release.croissant import render_croissant
-from tasks.release.files import list_files, make_sums, write_file
-from tasks.release.licences import render_attribution, render_licences
-from tasks.release.placing import open_draft
-from tasks.release.tables import make_rejects, write_data
-from tasks.storage.released_folders import INDEX, LOCK, REJECTS, SUMS
+from factmill.tasks.core.publishing.release_forms import CANARY
+from factmill.tasks.core.publishing.release_index import FORM
+from factmill.tasks.core.review import write_queue
+from factmill.tasks.release.card import render_card, render_citation
+from factmill.tasks.release.contents import Release
+from factmill.tasks.release.croissant import render_croissant
+from factmill.tasks.release.files import list_files, make_rejects, make_sums, open_draft, write_data, write_file
+from factmill.tasks.release.licences import render_attribution, render_licences
+from factmill.tasks.storage.released_folders import INDEX, LOCK, REJECTS, SUMS
 
 RENDERERS: Mapping[str, Callable[[Release], str]] = {
     "README.md": render_card,
@@ -114,17 +111,14 @@ def describe_files(release: Release) -> dict[str, Any]:
                         "table": split.table,
                         "columns": list(split.own_columns),
                         "rows": split.rows.num_rows,
-                        "files": [
-                            {"path": file.path, "format": file.format, "size": file.size, "sha256": file.sha256}
-                            for file in split.files
-                        ],
+                        "files": [asdict(file) for file in split.files],
                     }
                     for split in config.splits
                 ],
             }
             for config in release.configs
         ],
-        "left_out": [{"what": each.what, "why": each.why, "rows": each.rows} for each in release.left_out],
+        "left_out": [asdict(each) for each in release.left_out],
         "allowed_licences": list(release.choices.allowed),
     }
 

@@ -8,15 +8,15 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from tasks.core.evaluation.rows import EvaluationMetric
-from tasks.core.measures.comparing import Ranks
-from tasks.core.measures.figures import Figure, Series
-from tasks.evaluation.corrected import CorrectedRate
-from tasks.evaluation.record import Evaluation
-from tasks.reports.content import LOW_COVERAGE, Evaluated, PaperRow, Report, list_differences, outline_report
-from tasks.reports.texts import format_share, say
-from tasks.storage.builds import BuildRecord, is_scripted
-from tasks.text.whole import clean
+from factmill.tasks.core.evaluation.rows import EvaluationMetric
+from factmill.tasks.core.measures.comparing import Ranks
+from factmill.tasks.core.measures.figures import Figure, Series
+from factmill.tasks.evaluation.corrected import CorrectedRate
+from factmill.tasks.evaluation.record import Evaluation
+from factmill.tasks.reports.content import LOW_COVERAGE, Evaluated, PaperRow, Report, list_differences, outline_report
+from factmill.tasks.reports.texts import format_share, say
+from factmill.tasks.storage.builds import BuildRecord, is_scripted
+from factmill.tasks.text.whole import clean
 
 _MOST_LEFT_OUT = 4
 """Evaluations beside the one that was taken that are told one by one."""

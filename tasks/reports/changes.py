@@ -7,12 +7,20 @@ from typing import Any
 
 from pydantic_core import to_jsonable_python
 
-from tasks.diff.core.changelog import render_changelog
-from tasks.diff.core.changes import KINDS, MEANINGS, Cause, Diff, RowChange, count_unexplained
-from tasks.diff.core.texts import cut_pair, tell_line
-from tasks.reports.pages import fill_page, read_browser
-from tasks.reports.texts import LONGEST_NAME, shorten_line, tell
-from tasks.text.whole import whole_json
+from factmill.tasks.diff.core.changelog import render_changelog
+from factmill.tasks.diff.core.changes import (
+    KINDS,
+    MEANINGS,
+    Cause,
+    Diff,
+    RowChange,
+    count_unexplained,
+    cut_pair,
+    tell_line,
+)
+from factmill.tasks.reports.pages import fill_page, read_browser
+from factmill.tasks.reports.texts import LONGEST_NAME, shorten_line, tell
+from factmill.tasks.text.whole import whole_json
 
 _MOST_ROWS = 2000
 """Rows of a page."""

@@ -1,4 +1,4 @@
-"""What stands in a report, as data: the page, the Markdown and the JSON are made of this and of nothing else.
+"""What stands in a report, as data: models alone and side by side, on the items that all of them have a score for.
 
 No time and no cost stands in it: the same answers, scores, metrics and card of the judge give the same report.
 """
@@ -9,19 +9,122 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tasks.core.evaluation.judge_cards import JudgeCard, JudgeIdentity, describe_card
-from tasks.core.evaluation.rows import EvaluationMetric
-from tasks.core.measures.figures import Figure
-from tasks.evaluation.corrected import CorrectedRate, correct_rates
-from tasks.evaluation.record import BUILT_IN, EXACT, Evaluation, PaperFigure
-from tasks.reports.comparing import Ranking, rank_models
-from tasks.reports.entries import Entry, list_entries, shorten
-from tasks.reports.texts import format_share, say, tell
-from tasks.storage.builds import BuildRecord, is_scripted
-from tasks.text.whole import clean
+from factmill.tasks.core.evaluation.judge_cards import JudgeCard, JudgeIdentity, describe_card
+from factmill.tasks.core.evaluation.rows import EvaluationMetric
+from factmill.tasks.core.fingerprints import digest_json
+from factmill.tasks.core.measures.comparing import Comparison, Ranks, compare_all, keep_shared, rank
+from factmill.tasks.core.measures.figures import Figure
+from factmill.tasks.core.measures.metrics import Scores
+from factmill.tasks.evaluation.corrected import CorrectedRate, correct_rates
+from factmill.tasks.evaluation.record import BUILT_IN, EXACT, Evaluation, PaperFigure
+from factmill.tasks.reports.entries import Entry, list_entries, shorten
+from factmill.tasks.reports.texts import format_share, say, tell
+from factmill.tasks.storage.builds import BuildRecord, is_scripted
+from factmill.tasks.text.whole import clean
+
+Place = tuple[str, str]
+"""Setting and metric."""
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """One model in a ranking."""
+
+    model: str
+    ranks: Ranks | None
+    """First and last rank that it may have; None: it has no score here, or nothing to be compared by."""
+    value: float | None
+    """Mean of the items that all have."""
+    scored: int
+    """Items that the model has a score for, shared or not."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ranking:
+    """The models by one metric in one setting, the best first."""
+
+    setting: str
+    metric: str
+    n: int
+    """Items that all models with scores have a score for."""
+    placed: tuple[Placed, ...]
+    comparisons: tuple[Comparison, ...]
+
+
+def rank_models(
+    evaluation: Evaluation, tables: Mapping[str, pa.Table], metrics: Sequence[EvaluationMetric], seed: int
+) -> list[Ranking]:
+    """Return a ranking of each headline metric in each setting that at least two models have scores of.
+
+    `tables`: model → its rows of `Score`. P-values are adjusted over all comparisons of the report.
+    """
+    units = {(each.setting, each.metric): each.unit for each in metrics}
+    models = {model: dict(_read_scores(evaluation, table, units)) for model, table in tables.items()}
+    places = sorted({place for mine in models.values() for place in mine}, key=lambda at: _order(evaluation, at))
+    shared: dict[str, list[Scores]] = {model: [] for model in models}
+    for place in places:
+        mine = {model: scores[place] for model, scores in models.items() if _count(scores.get(place))}
+        is_share = all(each.is_share for each in mine.values())
+        kept = keep_shared([dataclasses.replace(each, is_share=is_share) for each in mine.values()]) if mine else []
+        for model, scores in zip(mine, kept, strict=True):
+            shared[model].append(scores)
+    compared = compare_all({model: scores for model, scores in shared.items() if scores}, seed)
+    rankings = []
+    for setting, metric in places:
+        found = [one for one in compared if (one.setting, one.metric) == (setting, metric)]
+        if found:
+            counts = {model: _count(scores.get((setting, metric))) for model, scores in models.items()}
+            rankings.append(_place_all(setting, metric, counts, found, metric in evaluation.lower_is_better))
+    return rankings
+
+
+def _place_all(
+    setting: str, metric: str, counts: Mapping[str, int], found: Sequence[Comparison], lower_is_better: bool
+) -> Ranking:
+    values = {one.first: one.value_first for one in found} | {one.second: one.value_second for one in found}
+    ranks = rank(found, lower_is_better)
+    placed = [Placed(model, ranks.get(model), values.get(model), scored) for model, scored in counts.items()]
+    sign = 1 if lower_is_better else -1
+    placed.sort(key=lambda each: (each.ranks is None, sign * (each.value or 0.0), each.model))
+    return Ranking(setting, metric, found[0].n, tuple(placed), tuple(found))
+
+
+def _read_scores(evaluation: Evaluation, table: pa.Table, units: Mapping[Place, str]) -> Iterator[tuple[Place, Scores]]:
+    """Yield the scores of each headline metric in each setting, as comparisons take them."""
+    pairs = table.group_by(["setting", "metric"]).aggregate([]).to_pylist()
+    for setting, metric in sorted((pair["setting"], pair["metric"]) for pair in pairs):
+        if metric not in evaluation.headline:
+            continue
+        rows = table.filter(pc.and_(pc.equal(table["setting"], setting), pc.equal(table["metric"], metric)))
+        values = rows["value"].to_numpy(zero_copy_only=False).astype(np.float64)
+        is_lower = metric in evaluation.lower_is_better
+        yield (
+            (setting, metric),
+            Scores(
+                setting=setting,
+                metric=metric,
+                items=rows["question_id"].to_pylist(),
+                clusters=rows["cluster"].to_pylist(),
+                values=values,
+                worst=float(is_lower),
+                best=float(not is_lower),
+                unit=units.get((setting, metric), ""),
+                is_share=bool(np.all(np.isnan(values) | (values == 0) | (values == 1))),
+            ),
+        )
+
+
+def _order(evaluation: Evaluation, place: Place) -> tuple[int, str]:
+    return evaluation.headline.index(place[1]), place[0]
+
+
+def _count(scores: Scores | None) -> int:
+    return 0 if scores is None else int(np.sum(~np.isnan(scores.values)))
+
 
 _LONGEST = 2_000
 """Characters of a fact."""
@@ -215,7 +318,7 @@ def _describe(evaluation: Evaluation, label: str, each: Evaluated) -> Subject:
         "Answers": f"from a file made by another program: {tell(files)}" if files else "",
         "Judge": _describe_judge(each),
         "Measured on": f"{facts['measured']}"
-        + (f", written by {measured.lock['author'] or 'no model'}" if measured and "author" in measured.lock else ""),
+        + (f", written by {measured.lock['author']}" if measured and measured.lock.get("author") else ""),
         "Content of that build": f"SHA-256 {tell(digest)}",
         "World": f"{lock['world']['name']}, as of {lock['world']['epoch']}",
         "Settings": "; ".join(f"{name} – {evaluation.settings.get(name, name)}" for name in settings),
@@ -223,7 +326,7 @@ def _describe(evaluation: Evaluation, label: str, each: Evaluated) -> Subject:
         **{say(name).capitalize(): tell(value) for name, value in inputs.items() if value is not None},
         "Answers asked for": f"{each.answers.num_rows:,}, of which {facts['unscored']:,} lack a score",
         "Tokens": _describe_tokens(each.answers),
-        "Evaluation": f"{record.build_id}, factmill {lock['version']}, code {lock['code']}",
+        "Evaluation": f"{record.build_id}, {record.made_by}",
     }
     return Subject(
         label, facts["model"], record.build_id, {name: shorten(text, _LONGEST) for name, text in told.items() if text}
@@ -323,7 +426,12 @@ def _list_inputs(record: BuildRecord) -> dict[str, str]:
     """Return what an evaluation was made with beside the model, as words."""
     lock = record.lock
     params = dict(lock["params"])
-    told = {"judge": record.report["facts"]["judge"], "code": lock["code"], **params.pop("params"), **params}
+    told = {
+        "judge": record.report["facts"]["judge"],
+        "code": digest_json(lock["code"])[:12],
+        **params.pop("params"),
+        **params,
+    }
     return {
         name: tell(value)
         for name, value in {**told, "prompts": lock["prompts"]}.items()

@@ -17,8 +17,8 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure as Canvas
 
-from tasks.core.measures.figures import Figure, Series
-from tasks.text.whole import clean
+from factmill.tasks.core.measures.figures import Figure, Series
+from factmill.tasks.text.whole import clean
 
 COLOURS = 8
 """Series that have a colour of their own; the page's style names as many."""

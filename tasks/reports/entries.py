@@ -5,9 +5,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 
-from tasks.evaluation.record import Item, pick_worst
-from tasks.reports.texts import LONGEST_NAME
-from tasks.text.whole import clean
+from factmill.tasks.evaluation.record import Item, pick_worst
+from factmill.tasks.reports.texts import LONGEST_NAME
+from factmill.tasks.text.whole import clean
 
 MOST_ENTRIES = 500
 MOST_BYTES = 1_500_000

@@ -11,19 +11,22 @@ from jinja2 import Environment
 from markupsafe import Markup
 from pydantic_core import to_jsonable_python
 
-from tasks.core.measures.figures import Figure, Series
-from tasks.reports.card import Card
-from tasks.reports.content import PaperRow, Report
-from tasks.reports.drawing import COLOURS, SIGNS, draw_figure
-from tasks.reports.entries import Entry
-from tasks.reports.templates import fill_markdown, html_environment, markdown_environment, read_template
-from tasks.reports.texts import (
+from factmill.tasks.core.measures.figures import Figure, Series
+from factmill.tasks.reports.card import Card
+from factmill.tasks.reports.content import PaperRow, Report
+from factmill.tasks.reports.drawing import COLOURS, SIGNS, draw_figure
+from factmill.tasks.reports.entries import Entry
+from factmill.tasks.reports.texts import (
     LONGEST_NAME,
+    fill_markdown,
     format_interval,
     format_number,
     format_p,
     format_ranks,
     format_share,
+    html_environment,
+    markdown_environment,
+    read_template,
     say,
     shorten_line,
 )

@@ -3,17 +3,17 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from tasks.assets import load_removed
-from tasks.core.measures.audits import Audit, AuditKind
-from tasks.core.reviewing.review import ReviewItem
-from tasks.core.row_matching import Matching
-from tasks.engine.benchmark import Assets, Benchmark
-from tasks.slaq.core.replies import PAIRS
-from tasks.slaq.core.rows import CategoryCount, SlaqRow
-from tasks.slaq.params import SlaqParams, lock_inputs
-from tasks.text.article import read_article
-from tasks.text.matching import normal_words
-from tasks.text.sentences import split_sentences
+from factmill.tasks.assets import load_removed
+from factmill.tasks.core.measures.audits import Audit, AuditKind
+from factmill.tasks.core.review import ReviewItem
+from factmill.tasks.core.rows import Matching
+from factmill.tasks.engine.benchmark import Assets, Benchmark
+from factmill.tasks.slaq.core.replies import PAIRS
+from factmill.tasks.slaq.core.rows import CategoryCount, SlaqRow
+from factmill.tasks.slaq.params import SlaqParams, lock_inputs
+from factmill.tasks.text.article import read_article
+from factmill.tasks.text.matching import normal_words
+from factmill.tasks.text.sentences import split_sentences
 
 MOST_SENTENCES = 1
 """Of an article, shown in an audit for each answer."""
@@ -71,7 +71,12 @@ SLAQ = Benchmark(
     ),
     params=SlaqParams,
     lock_inputs=lock_inputs,
-    recipe="flows.slaq:slaq",
+    recipe="factmill.flows.slaq:slaq",
+    evaluation="factmill.tasks.slaq.evaluation.record:SLAQ_EVALUATION",
+    analysis="factmill.tasks.slaq.mechanism.record:MECHANISM",
+    release="factmill.tasks.slaq.release:SLAQ_RELEASE",
+    page="factmill.tasks.slaq.release:list_distributions",
+    narrowing=frozenset({"categories", "candidates"}),
     tables={"slaq": SlaqRow, "slaq_categories": CategoryCount, "slaq_review": ReviewItem},
     main_table="slaq",
     part="Category",

@@ -4,13 +4,14 @@ from typing import Annotated, ClassVar
 
 from pydantic import AfterValidator, Field
 
-from tasks.assets import load_list
-from tasks.core.reviewing.review import Policy, Reviewing
-from tasks.core.rows import MOST
-from tasks.engine.benchmark import Inputs, Locked
-from tasks.options import Option, Params, RunOptions
-from tasks.settings import load_world
-from tasks.slaq.core.topic_sampling import VIEW_DAYS, open_window
+from factmill.tasks.assets import load_list
+from factmill.tasks.core.calls.pageviews import open_window
+from factmill.tasks.core.review import Policy, Reviewing
+from factmill.tasks.core.rows import MOST
+from factmill.tasks.engine.benchmark import Inputs, Locked
+from factmill.tasks.options import Option, Params, RunOptions
+from factmill.tasks.settings import load_world
+from factmill.tasks.slaq.core.topic_sampling import VIEW_DAYS
 
 _ENGLISH_WIKIPEDIA = "https://en.wikipedia.org"
 _LICENCE, _OWN_LICENCE = "CC-BY-SA-4.0", "Apache-2.0"
@@ -67,7 +68,7 @@ class SlaqInputs(Inputs):
 
 def lock_inputs(params: SlaqParams, run: RunOptions) -> Locked[SlaqInputs]:
     """Return what the build depends on; UsageError says what was expected."""
-    from tasks.storage.reviews import open_review
+    from factmill.tasks.storage.reviews import open_review
 
     world = load_world(run.world, run.graph)
     window = open_window(world.epoch_day(), params.days)

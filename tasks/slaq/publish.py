@@ -2,13 +2,13 @@
 
 import pyarrow.compute as pc
 
-from tasks.core.counting import count_values, divide
-from tasks.core.reviewing.review import ReviewItem
-from tasks.core.rows import arrow_schema
-from tasks.engine.building import Build
-from tasks.engine.datasets import Dataset
-from tasks.options import BuildReport
-from tasks.slaq.core.rows import CategoryCount, SlaqRow
+from factmill.tasks.core.measures.bins import count_values, divide
+from factmill.tasks.core.review import ReviewItem
+from factmill.tasks.core.rows import arrow_schema
+from factmill.tasks.engine.batches import Dataset
+from factmill.tasks.engine.building import Build
+from factmill.tasks.options import BuildReport
+from factmill.tasks.slaq.core.rows import CategoryCount, SlaqRow
 
 
 def publish_slaq(build: Build, drawn: Dataset, checked: Dataset, typed: Dataset) -> BuildReport:

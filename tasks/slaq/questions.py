@@ -6,17 +6,16 @@ from dataclasses import replace
 
 from prefect import task
 
-from tasks.assets import load_list, load_prompt
-from tasks.core.prompts import fill_in
-from tasks.core.receipts import Batch, Receipt
-from tasks.core.replies import Unreadable
-from tasks.core.reviewing.review import AutoRules, Editable, ReviewItem, flag_row
-from tasks.core.rows import Outcome, Reject
-from tasks.engine.batches import Answered, batch_key, work_on
-from tasks.engine.review import review_rows
-from tasks.slaq.core.checks import check_all, format_problems, mend_pairs
-from tasks.slaq.core.known_text import CheckLists, read_lists
-from tasks.slaq.core.replies import (
+from factmill.tasks.assets import load_list, load_prompt
+from factmill.tasks.core.prompts import fill_in
+from factmill.tasks.core.receipts import Batch, Receipt
+from factmill.tasks.core.replies import Unreadable
+from factmill.tasks.core.review import AutoRules, Editable, ReviewItem, flag_row
+from factmill.tasks.core.rows import Outcome, Reject
+from factmill.tasks.engine.batches import Answered, batch_key, review_rows, work_on
+from factmill.tasks.slaq.core.checks import check_all, format_problems, mend_pairs
+from factmill.tasks.slaq.core.known_text import read_lists
+from factmill.tasks.slaq.core.replies import (
     CHECK_LINES,
     FACT_TYPE_LINE,
     PAIRS,
@@ -26,8 +25,8 @@ from tasks.slaq.core.replies import (
     read_fact_type,
     read_generated,
 )
-from tasks.slaq.core.rows import CheckedTopic, ChosenTopic, QuestionedTopic, SlaqRow
-from tasks.slaq.params import SlaqInputs
+from factmill.tasks.slaq.core.rows import CheckedTopic, ChosenTopic, QuestionedTopic, SlaqRow
+from factmill.tasks.slaq.params import SlaqInputs
 
 GENERATE, CHECK, FACT_TYPE = "slaq/generate", "slaq/check", "slaq/fact_type"
 FLAG = "second_model"
@@ -35,8 +34,7 @@ FLAG = "second_model"
 AUTO_RULES: AutoRules = {FLAG: "drop"}
 """What the policy `auto` does: a topic with a flagged pair goes."""
 EDITABLE: Editable = {
-    **{f"ShortQ{number}": ("questions", number - 1) for number in range(1, PAIRS + 1)},
-    **{f"ShortA{number}": ("answers", number - 1) for number in range(1, PAIRS + 1)},
+    **{f"Short{part[0].upper()}{at + 1}": (part, at) for part in ("questions", "answers") for at in range(PAIRS)},
     "LongQ": "long_question",
     "LongA": "long_answer",
 }
@@ -49,7 +47,8 @@ _FAILED_CHECK = re.compile(r"([a-z_]+): (?:pair [1-5]|long): ")
 def write_questions(batch: Batch) -> Receipt:
     """Have five short pairs and a long one made of each article; what fails a check is asked for once more (A.1)."""
     work = work_on(batch)
-    prompt, lists = load_prompt(GENERATE), _load_check_lists()
+    prompt = load_prompt(GENERATE)
+    lists = read_lists(load_list("source_phrases"), load_list("one_of_many"), load_list("function_words"))
     asked = [(row.id, row, fill_in(prompt, topic=row.title, article=row.text)) for row in work.rows(ChosenTopic)]
 
     firsts: dict[str, tuple[Generated, set[int]]] = {}
@@ -73,10 +72,6 @@ def write_questions(batch: Batch) -> Receipt:
     return work.finish(
         (_question(row, answer) for row, answer in work.ask("author", asked, PAIRS_OBJECT, read)), QuestionedTopic
     )
-
-
-def _load_check_lists() -> CheckLists:
-    return read_lists(load_list("source_phrases"), load_list("one_of_many"), load_list("function_words"))
 
 
 def _question(row: ChosenTopic, answer: Answered[Generated]) -> Outcome:
@@ -173,24 +168,19 @@ def _publish(row: CheckedTopic, answers: Sequence[Answered[str]], licence: str) 
         return failed
     types = [answer.read for answer in answers]
     columns: dict[str, object] = {}
-    for number, (question, answer) in enumerate(zip(row.questions, row.answers, strict=True), 1):
+    for number, (question, answer, kind) in enumerate(zip(row.questions, row.answers, types, strict=True), 1):
         columns |= {f"ShortQ{number}": question, f"ShortA{number}": answer}
-        columns[f"ShortQ{number}_Entity"] = int(types[number - 1] != "none")
-    columns |= {
-        "id": row.id,
-        "Category": row.category,
-        "Topic": row.title,
-        "URL": row.url,
-        "revid": row.revid,
-        "LongQ": row.long_question,
-        "LongA": row.long_answer,
-        "Pageviews": row.views or 0,
-        "half": row.half,
-        "fact_types": types,
-        "fact_types_by": answers[0].model,
-        "author": row.author,
-        "judge": row.judge,
-        "reviewed_by": row.reviewed_by,
-        "licence": licence,
-    }
-    return SlaqRow.model_validate(columns)
+        columns[f"ShortQ{number}_Entity"] = int(kind != "none")
+    return row.narrow(
+        SlaqRow,
+        **columns,
+        Category=row.category,
+        Topic=row.title,
+        URL=row.url,
+        LongQ=row.long_question,
+        LongA=row.long_answer,
+        Pageviews=row.views or 0,
+        fact_types=types,
+        fact_types_by=answers[0].model,
+        licence=licence,
+    )

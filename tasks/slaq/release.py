@@ -1,10 +1,26 @@
-"""How SLAQ is released: a row a topic, with its five short questions and the long one, as in the paper's Figure 6."""
+"""How SLAQ is released (a row for each topic, as in the paper's Figure 6), and what a build's page shows of it."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from tasks.core.publishing.card_forms import Beside, CardForms
-from tasks.core.publishing.release_forms import ConfigForms, Page, Paper, ReleaseForms, name_wiki
+from factmill.tasks.core.measures.figures import Figure
+from factmill.tasks.core.publishing.distributions import (
+    Published,
+    count_powers,
+    draw_counts,
+    draw_groups,
+    sort_counts,
+)
+from factmill.tasks.core.publishing.release_forms import (
+    Beside,
+    CardForms,
+    ConfigForms,
+    Page,
+    Paper,
+    ReleaseForms,
+    name_wiki,
+)
 
 
 def list_pages(row: Mapping[str, Any], wiki: str) -> Iterator[Page]:
@@ -74,3 +90,40 @@ SLAQ_RELEASE = ReleaseForms(
         ),
     ),
 )
+
+
+_TABLE = "slaq"
+_HALVES = ("most", "least")
+
+
+def list_distributions(build: Published) -> Iterator[Figure]:
+    """Yield what rows have how many of."""
+    rows = build.read(_TABLE, ["Category", "half", "Pageviews", "fact_types"])
+    columns = {name: rows[name].to_pylist() for name in rows.column_names}
+    both = Counter(zip(columns["half"], columns["Category"], strict=True))
+    categories = sort_counts(columns["Category"])
+    yield draw_groups(
+        "categories",
+        "Topics by category and half",
+        "topics",
+        {f"{half} viewed": {category: both[half, category] for category in categories} for half in _HALVES},
+        "category",
+        kind="stacked",
+    )
+    views = {
+        half: count_powers(v for h, v in zip(columns["half"], columns["Pageviews"], strict=True) if h == half)
+        for half in _HALVES
+    }
+    bins = count_powers(columns["Pageviews"])
+    yield draw_groups(
+        "page_views",
+        "Topics by page views",
+        "topics",
+        {f"{half} viewed": {each: views[half].get(each, 0) for each in bins} for half in _HALVES},
+        "page views",
+        "Halves are of each category, so that a topic in the most viewed half of one may be less viewed than one in the "
+        "least viewed half of another.",
+        kind="stacked",
+    )
+    types = sort_counts(each for row in columns["fact_types"] for each in row)
+    yield draw_counts("fact_types", "Short answers by type of fact", "short answers", types, "type")

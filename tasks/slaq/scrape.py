@@ -2,16 +2,16 @@
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import asdict, replace
 from typing import Literal
 from urllib.parse import quote
 
 from prefect import task
 
-from tasks.assets import load_list, load_removed
-from tasks.core.calls.knowledge import call_pageviews
-from tasks.core.calls.wikipedia import (
+from factmill.tasks.assets import load_list, load_removed
+from factmill.tasks.core.calls.wikipedia import (
+    Page,
     PageText,
     ResolvedTitle,
     Revision,
@@ -24,28 +24,29 @@ from tasks.core.calls.wikipedia import (
     read_resolved_title,
     read_revision,
 )
-from tasks.core.receipts import Batch, Receipt
-from tasks.core.rows import Merged, Outcome, Reject, arrow_table
-from tasks.engine.batches import Work, ask_before_work, batch_key, work_on
-from tasks.engine.runs import Run
-from tasks.errors import ServiceUnreachable, UsageError
-from tasks.slaq.core.rows import CategoryCount, CategoryPage, ChosenTopic, Topic, ViewedTopic
-from tasks.slaq.core.topic_sampling import Viewed, draw_pages, split_by_views
-from tasks.slaq.params import SlaqInputs
-from tasks.text.article import read_article
-from tasks.text.suggestions import suggest_name
+from factmill.tasks.core.receipts import Batch, Receipt
+from factmill.tasks.core.rows import Merged, Outcome, Reject, arrow_table
+from factmill.tasks.engine.batches import Work, ask_before_work, batch_key, work_on
+from factmill.tasks.engine.runs import Run
+from factmill.tasks.errors import ServiceUnreachable, UsageError
+from factmill.tasks.lookups.popularity import look_up_views
+from factmill.tasks.slaq.core.rows import CategoryCount, CategoryPage, ChosenTopic, Topic, ViewedTopic
+from factmill.tasks.slaq.core.topic_sampling import Member, draw_pages, split_by_views
+from factmill.tasks.slaq.params import SlaqInputs
+from factmill.tasks.text.article import read_article
+from factmill.tasks.text.whole import suggest_name
 
 MEMBERS_A_PAGE = 500
 _LIST_TITLE = re.compile(r"(?:lists?|index|outline|timeline|glossary|bibliography) of ", re.IGNORECASE)
 
 
-def check_categories(run: Run, categories: Sequence[str]) -> None:
-    """Raise UsageError for a category of which the wiki has neither members nor a page, before any page is drawn.
+def check_categories(run: Run, inputs: SlaqInputs) -> None:
+    """Raise UsageError for a category that was asked for and of which the wiki has neither members nor a page, before any page is drawn.
 
     The listings are those that drawing asks for first.
     """
     wiki = run.services.wikipedia
-    listings = [call_category_members(wiki.identity, each, "page", MEMBERS_A_PAGE) for each in categories]
+    listings = [call_category_members(wiki.identity, each, "page", MEMBERS_A_PAGE) for each in inputs.params.categories]
     empty = ask_before_work(run, wiki, listings, lambda body: bool(read_members(body).members))
     pages = [call_resolve_title(wiki.identity, f"Category:{call.parts['category']}") for call in empty]
     unknown = ask_before_work(run, wiki, pages, lambda body: not read_resolved_title(body).missing)
@@ -57,41 +58,25 @@ def check_categories(run: Run, categories: Sequence[str]) -> None:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class _Member:
-    """A page with the category that lists it."""
-
-    pageid: int
-    title: str
-    subcategory: str
-
-
 @task(cache_key_fn=batch_key, persist_result=True)
 def draw_category_pages(batch: Batch) -> Receipt:
     """List a category's pages, and those of the categories below it, and draw some by chance (Appendix A.1)."""
     work = work_on(batch)
     params = work.inputs(SlaqInputs).params
     counts = {"members": 0, "subcategories": 0}
-    members = _list_members(work, batch.unit, params.depth, counts)
-    drawn = draw_pages(members, params.seed, batch.unit, params.candidates)
+    drawn = draw_pages(
+        _list_members(work, batch.unit, params.depth, counts), params.seed, batch.unit, params.candidates
+    )
     rows: list[Outcome] = []
     for member in drawn:
         row_id = f"{batch.unit}-{member.pageid}"
         work.take(row_id, member.title)
-        rows.append(
-            CategoryPage(
-                id=row_id,
-                category=batch.unit,
-                subcategory=member.subcategory,
-                pageid=member.pageid,
-                title=member.title,
-            )
-        )
+        rows.append(CategoryPage(id=row_id, category=batch.unit, **asdict(member)))
     work.extras = arrow_table(CategoryCount, [CategoryCount(id=batch.unit, drawn=len(drawn), **counts)])
     return work.finish(rows, CategoryPage)
 
 
-def _list_members(work: Work, category: str, depth: int, counts: dict[str, int]) -> Iterator[_Member]:
+def _list_members(work: Work, category: str, depth: int, counts: dict[str, int]) -> Iterator[Member]:
     """Yield the pages of a category and of those below it, each category once, however they contain each other."""
     level, known = [category], {category}
     for step in range(depth + 1):
@@ -99,18 +84,17 @@ def _list_members(work: Work, category: str, depth: int, counts: dict[str, int])
         for each in level:
             for page in _iterate_members(work, category, each, "page"):
                 counts["members"] += 1
-                yield _Member(page[0], page[1], each)
+                yield Member(page.pageid, page.title, each)
             if step < depth:
-                below += [title for _, title in _iterate_members(work, category, each, "subcat") if title not in known]
+                found = (page.title for page in _iterate_members(work, category, each, "subcat"))
+                below += [title for title in found if title not in known]
                 known.update(below)
         counts["subcategories"] += len(dict.fromkeys(below))
         level = list(dict.fromkeys(below))
 
 
-def _iterate_members(
-    work: Work, unit: str, category: str, kind: Literal["page", "subcat"]
-) -> Iterator[tuple[int, str]]:
-    """Yield (page id, title) of a category's members, request by request."""
+def _iterate_members(work: Work, unit: str, category: str, kind: Literal["page", "subcat"]) -> Iterator[Page]:
+    """Yield a category's members, request by request."""
     service, after = work.run.services.wikipedia, None
     while True:
         call = call_category_members(service.identity, category, kind, MEMBERS_A_PAGE, after)
@@ -120,7 +104,7 @@ def _iterate_members(
                 f"{service.identity} does not list the category {category}: {reply.error}; try again later"
             )
         found = read_members(reply.body)
-        yield from ((page.pageid, page.title) for page in found.members)
+        yield from found.members
         after = found.after
         if after is None:
             return
@@ -151,7 +135,11 @@ def scrape_articles(batch: Batch) -> Receipt:
         read_resolved_title,
         "wikipedia_failed",
     )
-    failed |= {row_id: _name_loop(reject) for row_id, reject in failed_now.items()}
+    for row_id, reject in failed_now.items():
+        # a redirect without an end has a reason of its own
+        code, _, detail = reject.detail.partition(": ")
+        is_loop = code == "redirect_loop"
+        failed[row_id] = replace(reject, reason="redirect_loop", detail=detail) if is_loop else reject
     refused = {row.id: reason for row in rows if row.id in pages and (reason := _refuse_page(row, pages[row.id]))}
     open_rows = [row for row in rows if row.id in pages and row.id not in refused]
     revisions, failed_now = work.look_up(
@@ -185,15 +173,7 @@ def _refuse_page(row: CategoryPage, page: ResolvedTitle) -> Reject | None:
         return Reject(row.id, "redirect", f"{row.title} leads to {page.title}")
     if page.is_disambiguation:
         return Reject(row.id, "disambiguation", f"{row.title} tells several things of this name apart")
-    if _LIST_TITLE.match(row.title):
-        return Reject(row.id, "list_page", f"{row.title} is a list")
-    return None
-
-
-def _name_loop(reject: Reject) -> Reject:
-    """Return the reject of a title that cannot be looked up, a redirect without an end under a reason of its own."""
-    is_loop = reject.detail.startswith("redirect_loop: ")
-    return replace(reject, reason="redirect_loop", detail=reject.detail.partition(": ")[2]) if is_loop else reject
+    return Reject(row.id, "list_page", f"{row.title} is a list") if _LIST_TITLE.match(row.title) else None
 
 
 def _refuse_missing(row: CategoryPage) -> Reject:
@@ -219,16 +199,12 @@ def measure_topics(batch: Batch) -> Receipt:
     """Sum each article's page views over the days before the cut-off (Appendix A.1)."""
     work = work_on(batch)
     rows = work.rows(Topic)
-    service = work.run.services.pageviews
     inputs = work.inputs(SlaqInputs)
     first, last = inputs.views_from, inputs.views_to
-    calls = ((row.id, row.id, call_pageviews(service.identity, row.title, first, last)) for row in rows)
-    views, failed = work.look_up(
-        service, calls, lambda body: None if body is None else int(body["views"]), "pageviews_failed"
-    )
+    views, failed = look_up_views(work, ((row.id, row.title) for row in rows), first, last)
     return work.finish(
         (
-            failed.get(row.id) or row.extend(ViewedTopic, views=views[row.id], views_from=first, views_to=last)
+            failed.get(row.id) or row.extend(ViewedTopic, views=views[row.title], views_from=first, views_to=last)
             for row in rows
         ),
         ViewedTopic,
@@ -241,20 +217,14 @@ def halve_topics(batch: Batch) -> Receipt:
     work = work_on(batch)
     params = work.inputs(SlaqInputs).params
     per_half = params.per_half + params.spares
-    groups: dict[str, list[Viewed[ViewedTopic]]] = defaultdict(list)
+    groups: dict[str, list[ViewedTopic]] = defaultdict(list)
     for row in work.rows(ViewedTopic):
-        groups[row.category].append(Viewed(row, row.views))
+        groups[row.category].append(row)
     outcomes: list[Outcome] = []
     for category, topics in groups.items():
-        halves = split_by_views(topics, per_half)
-        outcomes += [each.page.extend(ChosenTopic, half="most") for each in halves.most]
-        outcomes += [each.page.extend(ChosenTopic, half="least") for each in halves.least]
-        outcomes += [
-            Reject(
-                each.page.id,
-                reason,
-                f"{each.views} views; {per_half} a half, spares with them, of {len(topics)} in {category}",
-            )
-            for each, reason in halves.left_out
-        ]
+        most, least, left_out = split_by_views(topics, per_half)
+        outcomes += [row.extend(ChosenTopic, half="most") for row in most]
+        outcomes += [row.extend(ChosenTopic, half="least") for row in least]
+        told = f"{per_half} a half, spares with them, of {len(topics)} in {category}"
+        outcomes += [Reject(row.id, reason, f"{row.views} views; {told}") for row, reason in left_out]
     return work.finish(outcomes, ChosenTopic)

@@ -1,25 +1,29 @@
 """Builds in the warehouse: their locks, stages, rejects, the calls they rest on, and their published tables.
 
 Publishing is one transaction. The Parquet bytes of a published table are made from its rows sorted by id, without the
-build's own id, so that two builds with the same content have the same bytes.
+build's own id, so that two builds with the same content have the same bytes. What builds and pilots asked, forecasts are made of.
 """
 
+import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import duckdb
 import pyarrow as pa
+from pydantic import BaseModel
 
-from tasks.core.fingerprints import canonical_json, combine_digests, digest_json
-from tasks.core.receipts import SUMMED, Receipt
-from tasks.errors import UnknownBuild, WarehouseError
-from tasks.progress import say
-from tasks.storage.shards import digest_rows, read_shard
-from tasks.storage.warehouse import is_there, open_warehouse, read_json
-from tasks.text.whole import shorten_middle
+from factmill.tasks.core.fingerprints import canonical_json, combine_digests, digest_json
+from factmill.tasks.core.receipts import SUMMED, Receipt
+from factmill.tasks.errors import UnknownBuild
+from factmill.tasks.progress import say
+from factmill.tasks.storage.schema import make_published_table, make_statement_views, name_kinds
+from factmill.tasks.storage.shards import digest_rows, read_shard
+from factmill.tasks.storage.warehouse import Connection, is_there, open_warehouse, read_json, read_records
+from factmill.tasks.text.whole import shorten_middle
 
 LATEST_OF = "latest:"
 """What stands before a benchmark's name where its latest build is meant."""
@@ -55,9 +59,20 @@ class BuildRecord:
         return [*(f"{name} {' '.join(map(str, value))}" for name, value in sorted(lists.items())), *limit]
 
     @property
+    def made_by(self) -> str:
+        """The version of factmill and the digest of the code that made it, in a few words; a release names no version."""
+        version = self.origin.get("version") or self.lock.get("version") or "of a version that is not stated"
+        code = self.lock["code"]
+        return f"factmill {version}, code {(code if isinstance(code, str) else digest_json(code))[:16]}"
+
+    @property
     def caution(self) -> str:
         """What its rows are not for; empty where nothing is to be said."""
         return describe_caution(self.lock)
+
+
+_COLUMNS = ", ".join(BuildRecord.__slots__)
+_JSON = ("lock", "origin", "report")
 
 
 def is_scripted(lock: Mapping[str, Any]) -> bool:
@@ -121,8 +136,13 @@ def publish(
     tables: Mapping[str, pa.Table],
     report: Mapping[str, Any],
     started_at: datetime,
+    models: Mapping[str, type[BaseModel]] = MappingProxyType({}),
+    statements: str = "",
 ) -> BuildRecord:
     """Publish a run's tables (name → rows with an `id` column) as a build, in the open transaction.
+
+    `models`: table → the model that says what its columns mean. `statements`: a SELECT of the statements that rows rest on
+    (`make_statement_views`).
 
     The build's id is the benchmark and the lock's digest; when the same lock gave other content before (calls were
     refreshed), a number is added and the old build stays.
@@ -131,39 +151,21 @@ def publish(
     digests = {name: digest_rows(table.sort_by("id")) for name, table in sorted(tables.items())}
     content = combine_digests(f"{name} {digest}" for name, digest in digests.items())
     lock_digest = digest_json(lock)
-    build_id = _build_id(db, benchmark, lock_digest, content)
-    record = BuildRecord(
-        build_id,
-        benchmark,
-        lock_digest,
-        dict(lock),
-        dict(origin),
-        content,
-        {**report, "build_id": build_id},
-        started_at,
-        datetime.now(UTC),
-    )
+    build_id = _name_build(db, benchmark, lock_digest, content)
+    told = {**report, "build_id": build_id}
+    inputs = (benchmark, lock_digest, dict(lock), dict(origin), content)
+    record = BuildRecord(build_id, *inputs, told, started_at, datetime.now(UTC))
     for table in (*_OF_RUNS, "build_tables", "builds"):
         db.execute(f"DELETE FROM {table} WHERE build_id = ?", [build_id])
     for table in _OF_RUNS:
         db.execute(f"UPDATE {table} SET build_id = ? WHERE build_id = ?", [build_id, run_id])
     for name, table in sorted(tables.items()):
-        insert_rows(db, build_id, name, table.sort_by("id"))
-        db.execute("INSERT INTO build_tables VALUES (?, ?, ?, ?)", [build_id, name, table.num_rows, digests[name]])
-    db.execute(
-        "INSERT INTO builds VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        [
-            build_id,
-            benchmark,
-            lock_digest,
-            canonical_json(record.lock),
-            canonical_json(record.origin),
-            content,
-            canonical_json(record.report),
-            record.started_at,
-            record.published_at,
-        ],
-    )
+        insert_rows(db, build_id, name, table.sort_by("id"), digests[name], models.get(name))
+    if statements:
+        make_statement_views(db, benchmark, statements)
+    values = (getattr(record, name) for name in BuildRecord.__slots__)
+    row = [canonical_json(value) if isinstance(value, dict) else value for value in values]
+    db.execute(f"INSERT INTO builds ({_COLUMNS}) VALUES ({', '.join('?' for _ in row)})", row)
     return record
 
 
@@ -173,39 +175,27 @@ def forget_run(db: duckdb.DuckDBPyConnection, run_id: str) -> None:
         db.execute(f"DELETE FROM {table} WHERE build_id = ?", [run_id])
 
 
-def insert_rows(db: duckdb.DuckDBPyConnection, build_id: str, name: str, table: pa.Table) -> None:
-    """Write a build's rows into a published table; one that no migration made gets the columns of its rows.
+def insert_rows(
+    db: duckdb.DuckDBPyConnection,
+    build_id: str,
+    name: str,
+    table: pa.Table,
+    sha256: str = "",
+    model: type[BaseModel] | None = None,
+) -> None:
+    """Write a build's rows into a published table, and which columns they have into `build_tables`.
 
-    Columns that came later are added in their place, null in the rows of older builds. WarehouseError where the table has
-    columns that the rows lack, or of another kind.
+    `sha256`: of their Parquet bytes; `model`: says what the columns mean. WarehouseError where the table of older builds
+    cannot take them.
     """
+    kinds = name_kinds(table.schema)
+    make_published_table(db, name, kinds, model)
     db.register("published", table)
-    db.execute(f"CREATE TABLE IF NOT EXISTS {name} AS SELECT '' AS build_id, * FROM published WHERE false")
-    kinds = {column: kind for column, kind, *_ in db.execute("DESCRIBE published").fetchall()}
-    there = {column for column, *_ in db.execute(f"DESCRIBE {name}").fetchall()} - {"build_id"}
-    if there < kinds.keys():
-        told = ", ".join(f'"{each}"' if each in there else f'NULL::{kinds[each]} AS "{each}"' for each in kinds)
-        db.execute(f"CREATE TABLE {name}_now AS SELECT build_id, {told} FROM {name}")
-        db.execute(f"DROP TABLE {name}")
-        db.execute(f"ALTER TABLE {name}_now RENAME TO {name}")
-    elif there != kinds.keys():
-        raise WarehouseError(
-            _tell_table(name, f"it has {', '.join(sorted(there - kinds.keys()))}, which these rows lack")
-        )
     db.execute(f"DELETE FROM {name} WHERE build_id = ?", [build_id])
-    columns = ", ".join(f'"{column}"' for column in table.column_names)
-    try:
-        db.execute(f"INSERT INTO {name} (build_id, {columns}) SELECT ?, {columns} FROM published", [build_id])
-    except (duckdb.BinderException, duckdb.ConversionException) as error:
-        raise WarehouseError(_tell_table(name, str(error).partition("\n")[0])) from error
+    db.execute(f"INSERT INTO {name} BY NAME SELECT ? AS build_id, * FROM published", [build_id])
     db.unregister("published")
-
-
-def _tell_table(name: str, why: str) -> str:
-    return (
-        f"the table {name} of this warehouse was made by another factmill and cannot take these rows: {why}; name another "
-        "file with --warehouse"
-    )
+    columns = [{"name": column, "kind": kind} for column, kind in kinds.items()]
+    db.execute("INSERT INTO build_tables VALUES (?, ?, ?, ?, ?)", [build_id, name, table.num_rows, sha256, columns])
 
 
 def find_build(warehouse: Path, name: str) -> BuildRecord:
@@ -287,24 +277,11 @@ def list_builds(warehouse: Path) -> list[BuildRecord]:
     if not is_there(warehouse):
         return []
     with open_warehouse(warehouse) as db:
-        rows = db.execute(
-            "SELECT build_id, benchmark, lock_digest, lock, origin, content_digest, report, started_at, published_at "
-            "FROM builds ORDER BY published_at, build_id"
-        ).fetchall()
-    return [
-        BuildRecord(
-            build_id,
-            benchmark,
-            digest,
-            read_json(lock, f"builds.lock of {build_id}", dict),
-            read_json(origin, f"builds.origin of {build_id}", dict),
-            content,
-            read_json(report, f"builds.report of {build_id}", dict),
-            begun,
-            done,
-        )
-        for build_id, benchmark, digest, lock, origin, content, report, begun, done in rows
-    ]
+        found = db.execute(f"SELECT {_COLUMNS} FROM builds ORDER BY published_at, build_id").fetchall()
+    rows = [dict(zip(BuildRecord.__slots__, row, strict=True)) for row in found]
+    for row in rows:
+        row |= {name: read_json(row[name], f"builds.{name} of {row['build_id']}", dict) for name in _JSON}
+    return [BuildRecord(**row) for row in rows]
 
 
 def build_of_lock(warehouse: Path, lock: Mapping[str, Any]) -> BuildRecord | None:
@@ -315,17 +292,20 @@ def build_of_lock(warehouse: Path, lock: Mapping[str, Any]) -> BuildRecord | Non
 
 
 def published_table(db: duckdb.DuckDBPyConnection, build_id: str, name: str) -> pa.Table:
-    """Return a build's published table, sorted by id, without the build's id."""
-    return db.sql(
-        f"SELECT * EXCLUDE (build_id) FROM {name} WHERE build_id = ? ORDER BY id", params=[build_id]
-    ).to_arrow_table()
+    """Return a build's published table as it was published, sorted by id: columns that the table got since are left out."""
+    found = db.execute(
+        "SELECT unnest(columns, recursive := true) FROM build_tables WHERE build_id = ? AND table_name = ?",
+        [build_id, name],
+    ).fetchall()
+    if not found:
+        raise UnknownBuild(f"{build_id} has no table {name}")
+    columns = ", ".join(f'CAST("{column}" AS {kind}) AS "{column}"' for column, kind in found)
+    return db.sql(f"SELECT {columns} FROM {name} WHERE build_id = ? ORDER BY id", params=[build_id]).to_arrow_table()
 
 
 def published_names(db: duckdb.DuckDBPyConnection, build_id: str) -> dict[str, str]:
     """Return a build's published tables: name → SHA-256 of their Parquet bytes."""
-    return dict(
-        db.execute("SELECT table_name, sha256 FROM build_tables WHERE build_id = ? ORDER BY 1", [build_id]).fetchall()
-    )
+    return {name: each["sha256"] for name, each in describe_tables(db, build_id).items()}
 
 
 def describe_tables(db: duckdb.DuckDBPyConnection, build_id: str) -> dict[str, dict[str, Any]]:
@@ -336,7 +316,7 @@ def describe_tables(db: duckdb.DuckDBPyConnection, build_id: str) -> dict[str, d
     return {name: {"rows": rows, "sha256": sha256} for name, rows, sha256 in found}
 
 
-def _build_id(db: duckdb.DuckDBPyConnection, benchmark: str, lock_digest: str, content: str) -> str:
+def _name_build(db: duckdb.DuckDBPyConnection, benchmark: str, lock_digest: str, content: str) -> str:
     """Return the id of the build with this lock and content, a new one with a number if the content is new."""
     before = db.execute(
         "SELECT build_id, content_digest FROM builds WHERE lock_digest = ? ORDER BY published_at", [lock_digest]
@@ -348,3 +328,79 @@ def _build_id(db: duckdb.DuckDBPyConnection, benchmark: str, lock_digest: str, c
     # builds may have been removed since, so the number is not how many there are
     numbers = [int(build_id.removeprefix(plain).removeprefix(".") or 1) for build_id, _ in before]
     return f"{plain}.{max(numbers) + 1}" if before else plain
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a build, or a pilot, has asked."""
+
+    stages: list[dict[str, Any]]
+    """Its stages in order, with their counts."""
+    calls: list[dict[str, Any]]
+    """The calls that its rows rest on, by stage and row; `is_new`: its own run sent it; `is_failed`: it got no
+    answer. `parts` of chats of which no usage is told."""
+
+
+def read_asked(warehouse: Path, build_id: str, begun: datetime) -> Asked:
+    """Return what a build has asked; `begun`: when it began."""
+    with open_warehouse(warehouse) as db:
+        stages = read_records(db, "SELECT * FROM build_stages WHERE build_id = ? ORDER BY position", build_id)
+        calls = read_records(
+            db,
+            "SELECT u.stage, u.id AS row, c.key, c.service, c.operation, coalesce(c.parts->>'model', '') AS model, "
+            "coalesce(CAST(c.parts->>'samples' AS INTEGER), 1) AS samples, c.tokens_in, c.tokens_out, c.cost_usd, c.latency_s, "
+            "c.asked_at >= $2 AS is_new, c.status = 'failed' AS is_failed, "
+            "CASE WHEN c.status = 'failed' THEN 0 ELSE length(c.body) END AS said, "
+            "CASE WHEN c.operation = 'chat' AND c.tokens_in = 0 THEN c.parts END AS parts "
+            "FROM build_calls u JOIN calls c USING (record_id) JOIN build_stages s USING (build_id, stage) "
+            "WHERE u.build_id = $1 ORDER BY s.position, u.id, c.key",
+            build_id,
+            begun,
+        )
+    return Asked(stages, calls)
+
+
+def forget_pilot(warehouse: Path, run_id: str) -> None:
+    """Remove what a pilot left under its own id; its calls stay."""
+    with open_warehouse(warehouse) as db:
+        forget_run(db, run_id)
+
+
+def keep_forecast(warehouse: Path, benchmark: str, lock_digest: str, told: Mapping[str, Any]) -> None:
+    """Keep a forecast in place of earlier ones of the same build."""
+    with open_warehouse(warehouse) as db:
+        db.execute("DELETE FROM forecasts WHERE lock_digest = ?", [lock_digest])
+        now = datetime.now(UTC)
+        db.execute("INSERT INTO forecasts VALUES (?, ?, ?, ?)", [lock_digest, benchmark, now, json.dumps(dict(told))])
+
+
+def find_forecast(db: Connection, lock_digest: str) -> dict[str, Any]:
+    """Return what was forecast for a build with this lock; empty where nothing was."""
+    found = db.execute("SELECT told FROM forecasts WHERE lock_digest = ?", [lock_digest]).fetchall()
+    where = f"forecasts.told of {lock_digest}"
+    told: dict[str, Any] = read_json(found[0][0], where, dict) if found else {}
+    return told
+
+
+def count_untold_calls(db: Connection, build_id: str) -> list[dict[str, Any]]:
+    """Return, by `service` and `model` of the chats that a build rests on, how many got a reply that told no usage (`untold`)."""
+    return read_records(
+        db,
+        "SELECT service, parts->>'model' AS model, count_if(tokens_in = 0 AND tokens_out = 0 AND "
+        "(status = 'ok' OR regexp_matches(error, '^(empty_reply|cut_off)'))) AS untold "
+        "FROM calls WHERE operation = 'chat' AND record_id IN (SELECT record_id FROM build_calls WHERE build_id = ?) "
+        "GROUP BY ALL ORDER BY ALL",
+        build_id,
+    )
+
+
+def sum_up_calls(db: Connection, build_id: str) -> dict[str, float]:
+    """Return what a build rests on: different calls, those of chat models, their tokens and their price."""
+    (found,) = read_records(
+        db,
+        "SELECT count(*) AS calls, coalesce(sum(tokens_in), 0) AS tokens_in, coalesce(sum(tokens_out), 0) AS tokens_out, "
+        "coalesce(sum(cost_usd), 0.0) AS usd FROM calls WHERE record_id IN "
+        "(SELECT record_id FROM build_calls WHERE build_id = ? AND stage <> 'since')",
+        build_id,
+    )
+    return {name: float(each) for name, each in found.items()}

@@ -5,18 +5,18 @@ all tables (list columns spread in the CSV, columns that hold JSON, a JSON array
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pyarrow as pa
 
-from tasks.core.publishing.export_forms import ExportForms
-from tasks.errors import OutputError, WarehouseError
-from tasks.storage.builds import BuildRecord, published_names, published_table
-from tasks.storage.shards import digest_rows, parquet_bytes
-from tasks.storage.warehouse import Connection, open_warehouse
+from factmill.tasks.core.publishing.release_forms import ExportForms
+from factmill.tasks.errors import OutputError, WarehouseError
+from factmill.tasks.storage.builds import BuildRecord, published_names, published_table
+from factmill.tasks.storage.shards import digest_rows, parquet_bytes
+from factmill.tasks.storage.warehouse import Connection, open_warehouse
 
 SEPARATOR = "<SEP>"
 """Between the entries of other list columns in a CSV."""
@@ -39,19 +39,27 @@ def export_build(
     except OSError as error:
         raise OutputError(f"{folder}: no folder to write to: {error.strerror}; name another with --to") from error
     written: list[Path] = []
+
+    def write(name: str, data: bytes) -> None:
+        try:
+            (folder / name).write_bytes(data)
+        except OSError as error:
+            raise OutputError(f"{folder / name}: cannot be written: {error.strerror}") from error
+        written.append(folder / name)
+
     with open_warehouse(warehouse) as db:
         tables = read_tables(db, warehouse, build, held_out)
         rejects = read_rejects(db, build.build_id)
     for name, table in tables.items():
         data = parquet_bytes(table)
         columns = forms.json_columns.get(name, ())
-        written.append(_write(folder / f"{name}.parquet", data))
-        written.append(_write(folder / f"{name}.csv", csv_bytes(table, forms)))
-        written.append(_write(folder / f"{name}.jsonl", jsonl_bytes(table, columns)))
+        write(f"{name}.parquet", data)
+        write(f"{name}.csv", csv_bytes(table, forms))
+        write(f"{name}.jsonl", jsonl_bytes(table, columns))
         if name in forms.arrays:
-            written.append(_write(folder / f"{name}.json", json_bytes(table, columns)))
-    written.append(_write(folder / "rejects.parquet", parquet_bytes(rejects)))
-    written.append(_write(folder / "build.md", describe_build(build, audit).encode("utf-8")))
+            write(f"{name}.json", json_bytes(table, columns))
+    write("rejects.parquet", parquet_bytes(rejects))
+    write("build.md", describe_build(build, audit).encode("utf-8"))
     return written
 
 
@@ -81,7 +89,8 @@ def read_rejects(db: Connection, build_id: str) -> pa.Table:
 def describe_build(build: BuildRecord, audit: Sequence[str] = ()) -> str:
     """Return as Markdown what an exported build is, what its rows are not for, and what readers found in them."""
     report = build.report
-    made = f"{report['rows']} rows by {report['author']} in world {report['world']}, published {build.published_at:%Y-%m-%d}"
+    author = f" by {report['author']}" if report["author"] else ""
+    made = f"{report['rows']} rows{author} in world {report['world']}, published {build.published_at:%Y-%m-%d}"
     note = f"\n**Note: {build.caution}.**\n" if build.caution else ""
     found = "".join(f"{'- ' if line.startswith(' ') else chr(10)}{line.strip()}\n" for line in audit)
     return f"# {build.build_id}\n\n{made}.\n{note}{found}"
@@ -95,51 +104,35 @@ def csv_bytes(table: pa.Table, forms: ExportForms) -> bytes:
         table = table.set_column(table.column_names.index("id"), "id", table[forms.csv_id]).drop_columns([forms.csv_id])
     columns: dict[str, Any] = {}
     for name in table.column_names:
-        values = table[name].to_pylist()
+        values, kind = table[name].to_pylist(), table.schema.field(name).type
         if name in spread:
-            widest = max((len(value) for value in values), default=0)
-            for position in range(widest):
-                columns[f"{spread[name]}{position + 1}"] = [
-                    value[position] if position < len(value) else None for value in values
-                ]
-        elif _holds_records(table.schema.field(name).type):
+            for position in range(max((len(value) for value in values), default=0)):
+                at = [value[position] if position < len(value) else None for value in values]
+                columns[f"{spread[name]}{position + 1}"] = at
+        elif pa.types.is_struct(kind.value_type if pa.types.is_list(kind) else kind):
             columns[name] = [None if value is None else json.dumps(value, ensure_ascii=False) for value in values]
-        elif pa.types.is_list(table.schema.field(name).type):
-            columns[name] = [
-                None if value is None else forms.separators.get(name, SEPARATOR).join(map(str, value))
-                for value in values
-            ]
+        elif pa.types.is_list(kind):
+            between = forms.separators.get(name, SEPARATOR)
+            columns[name] = [None if value is None else between.join(map(str, value)) for value in values]
         else:
             columns[name] = values
     frame = pd.DataFrame({name: pd.Series(values, dtype=object) for name, values in columns.items()})
     return frame.to_csv(index=False, lineterminator="\n").encode("utf-8")
 
 
-def _holds_records(kind: pa.DataType) -> bool:
-    return pa.types.is_struct(kind.value_type if pa.types.is_list(kind) else kind)
-
-
-def jsonl_bytes(table: pa.Table, json_columns: Sequence[str] = ()) -> bytes:
+def jsonl_bytes(table: pa.Table, json_columns: Collection[str] = ()) -> bytes:
     """Return a table as JSON Lines, columns in the table's order; JSON texts become what they say."""
     rows = _read_rows(table, json_columns)
     return "".join(f"{json.dumps(row, ensure_ascii=False)}\n" for row in rows).encode("utf-8")
 
 
-def json_bytes(table: pa.Table, json_columns: Sequence[str] = ()) -> bytes:
+def json_bytes(table: pa.Table, json_columns: Collection[str] = ()) -> bytes:
     """Return a table as one JSON array, columns in the table's order; JSON texts become what they say."""
     return (json.dumps(_read_rows(table, json_columns), ensure_ascii=False, indent=1) + "\n").encode("utf-8")
 
 
-def _read_rows(table: pa.Table, json_columns: Sequence[str]) -> list[dict[str, Any]]:
+def _read_rows(table: pa.Table, json_columns: Collection[str]) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = table.to_pylist()
     for row in rows:
         row |= {name: None if row[name] is None else json.loads(row[name]) for name in json_columns}
     return rows
-
-
-def _write(path: Path, data: bytes) -> Path:
-    try:
-        path.write_bytes(data)
-    except OSError as error:
-        raise OutputError(f"{path}: cannot be written: {error.strerror}") from error
-    return path

@@ -11,27 +11,29 @@ import re
 import stat
 import unicodedata
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Collection, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pydantic import BaseModel, ValidationError
 
-from tasks.core.fingerprints import combine_digests, digest_json
-from tasks.core.publishing.release_forms import CANARY, REJECT_DETAILS
-from tasks.core.publishing.release_index import FORM, LockFile, ReleasedTable, ReleaseIndex
-from tasks.core.rows import arrow_schema
-from tasks.errors import OldBuild, SourceError
-from tasks.files import open_regular
-from tasks.storage.builds import BuildRecord
-from tasks.storage.shards import digest_rows, plain_schema
-from tasks.text.whole import MOST_DEEP, is_too_deep
+from factmill.tasks.core.fingerprints import combine_digests, digest_json
+from factmill.tasks.core.publishing.release_forms import CANARY, REJECT_DETAILS
+from factmill.tasks.core.publishing.release_index import FORM, LockFile, ReleasedTable, ReleaseIndex
+from factmill.tasks.core.rows import arrow_schema
+from factmill.tasks.errors import OldBuild, SourceError
+from factmill.tasks.files import open_regular
+from factmill.tasks.storage.builds import BuildRecord
+from factmill.tasks.storage.shards import digest_rows, plain_schema
+from factmill.tasks.text.whole import MOST_DEEP, is_too_deep
+
+M = TypeVar("M", bound=BaseModel)
 
 INDEX = "release.json"
 """File of a release that says what the folder holds (tasks/release/write.py)."""
@@ -78,6 +80,11 @@ class _File:
     """Inode and time of the last change."""
 
 
+def _broken(where: object, problem: str) -> SourceError:
+    """Return the error for a release that is not what was released, with what to do."""
+    return SourceError(f"{where}: {problem}; {_AGAIN}")
+
+
 def is_release(folder: Path) -> bool:
     """Return whether a folder is a release, as far as its files are named like one's."""
     return os.path.lexists(folder / INDEX)
@@ -93,11 +100,11 @@ def open_release(folder: Path) -> ReleasedFolder:
     try:
         return _read(place, tuple(_list_files(place)))
     except OSError as error:
-        raise SourceError(f"{error.filename or place}: cannot be read: {error.strerror or error}; {_AGAIN}") from error
+        raise _broken(error.filename or place, f"cannot be read: {error.strerror or error}") from error
 
 
 def conform_rows(
-    table: pa.Table, model: type[BaseModel], where: str, lacking: bool = False, json_columns: Sequence[str] = ()
+    table: pa.Table, model: type[BaseModel], where: str, lacking: bool = False, json_columns: Collection[str] = ()
 ) -> pa.Table:
     """Return a table with exactly the columns of a row model.
 
@@ -157,7 +164,7 @@ def _list_files(folder: Path) -> Iterator[_File]:
                         "links point to (cp -rL), and read the copy"
                     )
                 else:
-                    raise SourceError(f"{folder / path}: a pipe, a device or a socket; expected a file; {_AGAIN}")
+                    raise _broken(folder / path, "a pipe, a device or a socket; expected a file")
 
 
 @lru_cache(maxsize=2)
@@ -166,13 +173,14 @@ def _read(folder: Path, found: tuple[_File, ...]) -> ReleasedFolder:
     files = {file.path: file for file in found}
     for name in (SUMS, INDEX, LOCK, REJECTS):
         if name not in files:
-            raise SourceError(f"{folder}: the release has no file {name}; {_AGAIN}")
+            raise _broken(folder, f"the release has no file {name}")
     if (size := sum(file.size for file in found)) > _LARGEST:
-        raise SourceError(f"{folder}: {size:,} bytes of files; expected at most {_LARGEST:,}; {_AGAIN}")
+        raise _broken(folder, f"{size:,} bytes of files; expected at most {_LARGEST:,}")
     sums = _read_sums(folder, _read_file(folder, files[SUMS], keep=True)[0])
     contents = _read_listed(folder, files, sums)
     index = _read_index(folder, contents[INDEX])
-    lock_file, lock = _read_lock(folder, contents[LOCK])
+    parsed = _parse_json(folder / LOCK, contents[LOCK])
+    lock_file, lock = _validate(LockFile, folder / LOCK, parsed), parsed["lock"]
     _check_build(folder, index, lock_file, lock)
     _check_paths(folder, index, files, sums)
     tables = _read_tables(folder, index, contents)
@@ -180,7 +188,7 @@ def _read(folder: Path, found: tuple[_File, ...]) -> ReleasedFolder:
     columns = [*REJECT_COLUMNS, CANARY]
     rejects = _read_parquet(folder / REJECTS, contents[REJECTS], columns).select(REJECT_COLUMNS)
     if any(kind != pa.string() for kind in rejects.schema.types):
-        raise SourceError(f"{folder / REJECTS}: expected texts in the columns {', '.join(REJECT_COLUMNS)}; {_AGAIN}")
+        raise _broken(folder / REJECTS, f"expected texts in the columns {', '.join(REJECT_COLUMNS)}")
     record = BuildRecord(
         build_id=index.build_id,
         benchmark=index.benchmark,
@@ -199,7 +207,7 @@ def _read_file(folder: Path, file: _File, keep: bool) -> tuple[bytes, str]:
     """Return a file's bytes, where they are to be kept, and its SHA-256."""
     path = folder / file.path
     if file.path in (SUMS, INDEX, LOCK) and file.size > _LARGEST_TEXT:
-        raise SourceError(f"{path}: {file.size:,} bytes; expected at most {_LARGEST_TEXT:,}; {_AGAIN}")
+        raise _broken(path, f"{file.size:,} bytes; expected at most {_LARGEST_TEXT:,}")
     digest, parts = sha256(), []
     # another process may have put a link in the file's place
     with open_regular(path, follow=False) as opened:
@@ -219,19 +227,20 @@ def _read_sums(folder: Path, data: bytes) -> dict[str, str]:
     try:
         lines = data.decode("utf-8").split("\n")
     except UnicodeDecodeError as error:
-        raise SourceError(f"{path}: no UTF-8: {error}; expected a digest and a path a line; {_AGAIN}") from error
+        raise _broken(path, f"no UTF-8: {error}; expected a digest and a path a line") from error
     for number, line in enumerate(lines, 1):
         if not line or line.startswith("#"):
             continue
         found = _SUM.fullmatch(line)
         if not found or not _is_inside(found[2]):
-            raise SourceError(
-                f"{path}, line {number}: {line[:120]!r}; expected a SHA-256, two spaces and a path inside the folder; {_AGAIN}"
+            raise _broken(
+                f"{path}, line {number}", f"{line[:120]!r}; expected a SHA-256, two spaces and a path inside the folder"
             )
         same = unicodedata.normalize("NFC", found[2]).casefold()
         if same in plain:
-            raise SourceError(
-                f"{path}, line {number}: {found[2]!r} and {plain[same]!r} are one name on some machines; expected each once; {_AGAIN}"
+            raise _broken(
+                f"{path}, line {number}",
+                f"{found[2]!r} and {plain[same]!r} are one name on some machines; expected each once",
             )
         plain[same], sums[found[2]] = found[2], found[1]
     return sums
@@ -251,7 +260,7 @@ def _is_inside(path: str) -> bool:
 def _read_listed(folder: Path, files: Mapping[str, _File], sums: Mapping[str, str]) -> dict[str, bytes]:
     """Return the contents of index, lock and Parquet files; SourceError unless the files are all those that are listed."""
     if missing := [path for path in sums if path not in files]:
-        raise SourceError(f"{folder}: files of {SUMS} are missing: {_name(missing)}; {_AGAIN}")
+        raise _broken(folder, f"files of {SUMS} are missing: {_name(missing)}")
     if more := [path for path in files if path not in sums and path != SUMS]:
         raise SourceError(
             f"{folder}: files that {SUMS} does not list: {_name(more)}; expected those of the release alone. Move your own files "
@@ -266,9 +275,7 @@ def _read_listed(folder: Path, files: Mapping[str, _File], sums: Mapping[str, st
         elif keep:
             contents[path] = data
     if other:
-        raise SourceError(
-            f"{folder}: not the files that were released: {_name(other)} (sha256sum -c {SUMS} tells all); {_AGAIN}"
-        )
+        raise _broken(folder, f"not the files that were released: {_name(other)} (sha256sum -c {SUMS} tells all)")
     return contents
 
 
@@ -294,13 +301,11 @@ def _parse_json(path: Path, data: bytes) -> dict[str, Any]:
     except RecursionError:
         is_deep = True
     except ValueError as error:
-        raise SourceError(f"{path}: not the JSON that factmill writes: {error}; {_AGAIN}") from error
+        raise _broken(path, f"not the JSON that factmill writes: {error}") from error
     if is_deep:
-        raise SourceError(
-            f"{path}: lists and objects are nested too deeply; expected {MOST_DEEP} levels at most; {_AGAIN}"
-        )
+        raise _broken(path, f"lists and objects are nested too deeply; expected {MOST_DEEP} levels at most")
     if not isinstance(parsed, dict):
-        raise SourceError(f"{path}: expected a JSON object; {_AGAIN}")
+        raise _broken(path, "expected a JSON object")
     return parsed
 
 
@@ -321,40 +326,33 @@ def _read_index(folder: Path, data: bytes) -> ReleaseIndex:
         raise SourceError(
             f"{folder}: a release of form {str(form)[:20]}, by a newer factmill; this one reads form {FORM}: install a newer one"
         )
-    try:
-        return ReleaseIndex.model_validate(parsed)
-    except ValidationError as error:
-        raise SourceError(f"{folder / INDEX}: {_format_invalid(error)}; {_AGAIN}") from error
+    return _validate(ReleaseIndex, folder / INDEX, parsed)
 
 
-def _read_lock(folder: Path, data: bytes) -> tuple[LockFile, dict[str, Any]]:
-    """Return what lock.json holds, checked, and the lock in it as it is written there."""
-    parsed = _parse_json(folder / LOCK, data)
+def _validate(model: type[M], path: Path, parsed: Mapping[str, Any]) -> M:
     try:
-        return LockFile.model_validate(parsed), parsed["lock"]
+        return model.model_validate(parsed)
     except ValidationError as error:
-        raise SourceError(f"{folder / LOCK}: {_format_invalid(error)}; {_AGAIN}") from error
+        raise _broken(path, _format_invalid(error)) from error
 
 
 def _check_build(folder: Path, index: ReleaseIndex, lock_file: LockFile, lock: Mapping[str, Any]) -> None:
     """SourceError unless index and lock are of one build, whose id follows from the lock."""
     for name in ("build_id", "benchmark", "published_at", "content_digest"):
         if getattr(index, name) != getattr(lock_file, name):
-            raise SourceError(
-                f"{folder / LOCK}: {name} is {getattr(lock_file, name)}; expected that of {INDEX}, {getattr(index, name)}; {_AGAIN}"
+            raise _broken(
+                folder / LOCK, f"{name} is {getattr(lock_file, name)}; expected that of {INDEX}, {getattr(index, name)}"
             )
     if lock_file.lock.benchmark != index.benchmark:
-        raise SourceError(
-            f"{folder / LOCK}: the lock of a build of {lock_file.lock.benchmark}; expected one of {index.benchmark}; {_AGAIN}"
+        raise _broken(
+            folder / LOCK, f"the lock of a build of {lock_file.lock.benchmark}; expected one of {index.benchmark}"
         )
     if not lock_file.withheld and digest_json(lock) != lock_file.lock_digest:
-        raise SourceError(
-            f"{folder / LOCK}: the lock was changed after it was released: its digest is another; {_AGAIN}"
-        )
+        raise _broken(folder / LOCK, "the lock was changed after it was released: its digest is another")
     plain = f"{index.benchmark}-{lock_file.lock_digest[:12]}"
     if not re.fullmatch(rf"{plain}(\.\d{{1,9}})?", index.build_id):
-        raise SourceError(
-            f"{folder / INDEX}: build_id is {index.build_id[:80]!r}; expected {plain}, which follows from the lock; {_AGAIN}"
+        raise _broken(
+            folder / INDEX, f"build_id is {index.build_id[:80]!r}; expected {plain}, which follows from the lock"
         )
 
 
@@ -364,18 +362,19 @@ def _check_paths(folder: Path, index: ReleaseIndex, files: Mapping[str, _File], 
     seen = set[str]()
     for split in index.splits:
         if sum(file.format == "parquet" for file in split.files) != 1:
-            raise SourceError(f"{folder / INDEX}: split {split.name[:80]!r}: expected one Parquet file; {_AGAIN}")
+            raise _broken(folder / INDEX, f"split {split.name[:80]!r}: expected one Parquet file")
         if len({*split.columns, CANARY}) <= len(split.columns):
-            raise SourceError(f"{folder / INDEX}: split {split.name[:80]!r}: expected each column once; {_AGAIN}")
+            raise _broken(folder / INDEX, f"split {split.name[:80]!r}: expected each column once")
         for file in split.files:
             if file.path not in sums or file.path in seen or not file.path.endswith(f".{file.format}"):
-                raise SourceError(
-                    f"{folder / INDEX}: {file.path[:120]!r} of split {split.name[:80]!r}; expected the path of a file "
-                    f"that {SUMS} lists, ends in .{file.format} and is of no other split; {_AGAIN}"
+                raise _broken(
+                    folder / INDEX,
+                    f"{file.path[:120]!r} of split {split.name[:80]!r}; expected the path of a file "
+                    f"that {SUMS} lists, ends in .{file.format} and is of no other split",
                 )
             seen.add(file.path)
             if (file.size, file.sha256) != (files[file.path].size, sums[file.path]):
-                raise SourceError(f"{folder / file.path}: size or digest are not those of {INDEX}; {_AGAIN}")
+                raise _broken(folder / file.path, f"size or digest are not those of {INDEX}")
 
 
 def _read_tables(folder: Path, index: ReleaseIndex, contents: Mapping[str, bytes]) -> dict[str, pa.Table]:
@@ -392,7 +391,7 @@ def _read_tables(folder: Path, index: ReleaseIndex, contents: Mapping[str, bytes
             table = _read_parquet(folder / path, contents[path], columns, split.rows).select(split.columns)
             size += table.nbytes
             if size > _LARGEST:
-                raise SourceError(f"{folder}: more than {_LARGEST:,} bytes of rows; {_AGAIN}")
+                raise _broken(folder, f"more than {_LARGEST:,} bytes of rows")
             parts.setdefault(split.table, []).append(table)
     tables = {}
     for name, found in parts.items():
@@ -400,12 +399,11 @@ def _read_tables(folder: Path, index: ReleaseIndex, contents: Mapping[str, bytes
             table = _sort_rows(pa.concat_tables(found), f"{folder}: table {name}")
             released = ReleasedTable(rows=table.num_rows, sha256=digest_rows(table))
         except pa.ArrowException as error:
-            raise SourceError(
-                f"{folder}: table {name}: its splits cannot be combined and sorted: {error}; {_AGAIN}"
-            ) from error
+            raise _broken(folder, f"table {name}: its splits cannot be combined and sorted: {error}") from error
         if index.tables.get(name) != released:
-            raise SourceError(
-                f"{folder}: table {name}: its rows are not those of {INDEX}: this folder was changed after it was released; {_AGAIN}"
+            raise _broken(
+                folder,
+                f"table {name}: its rows are not those of {INDEX}: this folder was changed after it was released",
             )
         tables[name] = table
     return tables
@@ -414,11 +412,11 @@ def _read_tables(folder: Path, index: ReleaseIndex, contents: Mapping[str, bytes
 def _sort_rows(table: pa.Table, where: str) -> pa.Table:
     ids = table["id"] if "id" in table.column_names else pa.chunked_array([], pa.null())
     if ids.type != pa.string() or ids.null_count:
-        raise SourceError(f"{where}: expected a column id with a text in every row; {_AGAIN}")
+        raise _broken(where, "expected a column id with a text in every row")
     counted = pc.value_counts(ids)
     twice = counted.filter(pc.greater(counted.field("counts"), 1)).field("values")
     if len(twice):
-        raise SourceError(f"{where}: the id {twice[0].as_py()[:80]!r} is there twice; expected each once; {_AGAIN}")
+        raise _broken(where, f"the id {twice[0].as_py()[:80]!r} is there twice; expected each once")
     return table.sort_by("id")
 
 
@@ -430,23 +428,23 @@ def _read_parquet(path: Path, data: bytes, columns: Sequence[str], rows: int | N
     try:
         with pq.ParquetFile(pa.BufferReader(data)) as file:
             if file.schema_arrow.names != list(columns):
-                raise SourceError(
-                    f"{path}: the columns are {', '.join(file.schema_arrow.names)[:400]}; expected {', '.join(columns)}; {_AGAIN}"
+                raise _broken(
+                    path, f"the columns are {', '.join(file.schema_arrow.names)[:400]}; expected {', '.join(columns)}"
                 )
             if rows is not None and file.metadata.num_rows != rows:
-                raise SourceError(f"{path}: {file.metadata.num_rows} rows; {INDEX} has {rows}; {_AGAIN}")
+                raise _broken(path, f"{file.metadata.num_rows} rows; {INDEX} has {rows}")
             batches, size = [], 0
             for batch in file.iter_batches(_ROWS_AT_ONCE, use_threads=False):
                 size += batch.nbytes
                 if size > _LARGEST_TABLE:
-                    raise SourceError(f"{path}: more than {_LARGEST_TABLE:,} bytes of rows; {_AGAIN}")
+                    raise _broken(path, f"more than {_LARGEST_TABLE:,} bytes of rows")
                 batches.append(batch)
             table = pa.Table.from_batches(batches, file.schema_arrow)
         table.validate(full=True)
         return table
     # UnicodeDecodeError: a column's name
     except (pa.ArrowException, OSError, MemoryError, UnicodeDecodeError) as error:
-        raise SourceError(f"{path}: cannot be read as Parquet: {str(error)[:300]}; {_AGAIN}") from error
+        raise _broken(path, f"cannot be read as Parquet: {str(error)[:300]}") from error
 
 
 def _check_content(folder: Path, index: ReleaseIndex, read: Set[str]) -> str:
@@ -456,18 +454,17 @@ def _check_content(folder: Path, index: ReleaseIndex, read: Set[str]) -> str:
     """
     main = {split.table for split in index.configs[0].splits}
     if index.rows != (count := sum(split.rows for split in index.splits if split.table in main)):
-        raise SourceError(
-            f"{folder / INDEX}: {index.rows} rows; the splits of {', '.join(sorted(main))} have {count}; {_AGAIN}"
-        )
+        raise _broken(folder / INDEX, f"{index.rows} rows; the splits of {', '.join(sorted(main))} have {count}")
     is_whole = all(each.what == REJECT_DETAILS for each in index.left_out)
     # the review queue is no table of a release, nor is it measured on; all other rows must be there
     unread = {*index.tables} - read
     if unread - ({f"{index.benchmark}_review"} if is_whole else set()):
-        raise SourceError(f"{folder}: the release has no rows of {', '.join(sorted(unread))}; {_AGAIN}")
+        raise _broken(folder, f"the release has no rows of {', '.join(sorted(unread))}")
     content = combine_digests(f"{name} {table.sha256}" for name, table in sorted(index.tables.items()))
     if is_whole and content != index.content_digest:
-        raise SourceError(
-            f"{folder}: the rows have the content digest {content}; {INDEX} has {index.content_digest}: this folder was changed "
-            f"after it was released; {_AGAIN}"
+        raise _broken(
+            folder,
+            f"the rows have the content digest {content}; {INDEX} has {index.content_digest}: this folder was changed "
+            f"after it was released",
         )
     return content

@@ -11,10 +11,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tasks.core.fingerprints import digest_bytes
-from tasks.core.receipts import Receipt
-from tasks.errors import ShardError
-from tasks.memory import find_shortage
+from factmill.tasks.core.fingerprints import digest_bytes
+from factmill.tasks.core.receipts import Receipt
+from factmill.tasks.errors import ShardError
+from factmill.tasks.memory import find_shortage
 
 REJECTS = pa.schema([("id", pa.string()), ("reason", pa.string()), ("detail", pa.string()), ("row", pa.string())])
 MERGED = pa.schema([("id", pa.string()), ("into_id", pa.string())])

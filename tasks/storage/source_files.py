@@ -1,8 +1,11 @@
-"""Source files as streams of rows: JSON arrays, JSON Lines, CSV and Parquet, whole or not at all.
+"""Source files as streams of rows (JSON, JSON Lines, CSV, Parquet), whole or not at all, and what becomes of a file's row.
 
 A file is gone through once before its first row is handed out, for its SHA-256 and its encoding, and is then read bit
 by bit, so that a foundation of any size fits. What is wrong with a file as a whole (missing, unreadable, empty, not UTF-8,
 broken, cut off, other columns) is a SourceError that names file, row and column.
+
+Rows are numbered from 1 in `source_row` and from 0 in ids, as the paper counts them (its tqa_gen_38 is the 39th row of
+TruthfulQA; Table 6 and Appendix I). A file in which no row can be read is of another kind, which is a SourceError.
 """
 
 import codecs
@@ -12,7 +15,7 @@ import io
 import json
 import re
 import stat
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
@@ -22,11 +25,11 @@ from typing import Any, BinaryIO
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tasks.assets import load_known_sources
-from tasks.core.rows import NONE_STATED
-from tasks.errors import SourceError
-from tasks.files import open_regular
-from tasks.text.whole import MOST_DEEP, is_too_deep
+from factmill.tasks.assets import load_known_sources
+from factmill.tasks.core.rows import NONE_STATED, Reject, Row
+from factmill.tasks.errors import SourceError
+from factmill.tasks.files import open_regular
+from factmill.tasks.text.whole import MOST_DEEP, is_too_deep
 
 _BLOCK = 1 << 20
 _LONGEST_ROW = 1 << 24
@@ -60,7 +63,7 @@ def lock_source(path: Path, name: str | None = None) -> SourceFile:
     """
     source = name_source(path)
     digest = hashlib.sha256()
-    with _opened_bytes(source) as stream:
+    with _open_bytes(source) as stream:
         while block := stream.read(_BLOCK):
             digest.update(block)
     if path.suffix.lower() in _READERS and next(_READERS[path.suffix.lower()](source), None) is None:
@@ -75,26 +78,25 @@ def list_source(path: Path, deep: bool = False) -> list[Path]:
     `deep`: in its subfolders too. SourceError for what is not there, is neither file nor folder, or cannot be read.
     """
     try:
-        if not stat.S_ISDIR(path.stat().st_mode):
-            return [_check_file(path)]
-        inside = sorted(path.iterdir())
-        if deep:
-            inside += [file for each in inside if each.is_dir() for file in sorted(each.iterdir())]
+        files = [path]
+        if stat.S_ISDIR(path.stat().st_mode):
+            inside = sorted(path.iterdir())
+            if deep:
+                inside += [file for each in inside if each.is_dir() for file in sorted(each.iterdir())]
+            files = [file for file in inside if file.suffix.lower() in DATA_SUFFIXES]
     except FileNotFoundError as error:
         raise SourceError(f"{path}: no such file or folder") from error
     except OSError as error:
         raise SourceError(f"{error.filename or path}: cannot be read: {error.strerror}") from error
-    return [_check_file(file) for file in inside if file.suffix.lower() in DATA_SUFFIXES]
-
-
-def _check_file(path: Path) -> Path:
-    try:
-        mode = path.stat().st_mode
-    except OSError as error:
-        raise SourceError(f"{path}: cannot be read: {error.strerror}") from error
-    if not stat.S_ISREG(mode):
-        raise SourceError(f"{path}: {'a folder' if stat.S_ISDIR(mode) else 'no plain file'}, where a file was expected")
-    return path
+    for file in files:
+        try:
+            mode = file.stat().st_mode
+        except OSError as error:
+            raise SourceError(f"{file}: cannot be read: {error.strerror}") from error
+        if not stat.S_ISREG(mode):
+            what = "a folder" if stat.S_ISDIR(mode) else "no plain file"
+            raise SourceError(f"{file}: {what}, where a file was expected")
+    return files
 
 
 def describe_unused(paths: Sequence[Path], used: Sequence[Path], why: str) -> list[str]:
@@ -157,7 +159,7 @@ def iterate_csv(source: SourceFile, columns: Sequence[str]) -> Iterator[tuple[in
 
 def iterate_parquet(source: SourceFile, columns: Sequence[str]) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yield (number from 1, column → value) for each row of a Parquet file with at least these columns."""
-    with _opened_bytes(source) as stream:
+    with _open_bytes(source) as stream:
         for _ in _read_whole(source, stream):
             pass  # for the digest alone
         try:
@@ -194,19 +196,16 @@ def peek_columns(path: Path) -> tuple[str, ...]:
     return tuple(first) if isinstance(first, dict) else ()
 
 
-@contextmanager
-def _opened_bytes(source: SourceFile) -> Iterator[BinaryIO]:
+def _open_bytes(source: SourceFile) -> BinaryIO:
     try:
-        stream = open_regular(source.path)
+        return open_regular(source.path)
     except OSError as error:
         raise SourceError(f"{source.path}: cannot be read: {error.strerror}") from error
-    with stream:
-        yield stream
 
 
 @contextmanager
 def _opened_text(source: SourceFile, expected: str) -> Iterator[io.TextIOWrapper]:
-    with _opened_bytes(source) as stream:
+    with _open_bytes(source) as stream:
         if not _has_text(source.path, _read_whole(source, stream)):
             raise SourceError(f"{source.path}: the file is empty; expected {expected}")
         stream.seek(0)
@@ -267,7 +266,11 @@ def _split_json(path: Path, stream: io.TextIOBase | io.TextIOWrapper) -> Iterato
             position += is_array
             continue
         if position == len(text) or (is_array and text[position] == "]"):
-            _check_end(path, text[position + 1 :] + stream.read(40), is_array, position < len(text), number)
+            rest = text[position + 1 :] + stream.read(40)
+            if is_array and position == len(text):
+                raise SourceError(f"{path}: the array is not closed after row {number}; the file is cut off")
+            if is_array and rest.strip():
+                raise SourceError(f"{path}: unexpected text behind the array: {rest.strip()[:40]!r}")
             return
         try:
             value, end = decoder.raw_decode(text, position)
@@ -289,13 +292,6 @@ def _split_json(path: Path, stream: io.TextIOBase | io.TextIOWrapper) -> Iterato
         position = end
 
 
-def _check_end(path: Path, rest: str, is_array: bool, is_closed: bool, rows: int) -> None:
-    if is_array and not is_closed:
-        raise SourceError(f"{path}: the array is not closed after row {rows}; the file is cut off")
-    if is_array and rest.strip():
-        raise SourceError(f"{path}: unexpected text behind the array: {rest.strip()[:40]!r}")
-
-
 def _broken_json(path: Path, row: int, line: int, text: str, position: int, error: Exception) -> SourceError:
     if isinstance(error, json.JSONDecodeError):
         where = f"line {line + error.lineno - 1}, column {error.colno}"
@@ -304,3 +300,67 @@ def _broken_json(path: Path, row: int, line: int, text: str, position: int, erro
     if reason.startswith(_MANY_DIGITS):
         reason = "a whole number of more than 4,300 digits; write it as a text"
     return SourceError(f"{path}: broken JSON in row {row} (line {line + text.count(chr(10), 0, position)}): {reason}")
+
+
+MALFORMED = "malformed_row"
+
+
+@dataclass(frozen=True, slots=True)
+class ReadRow:
+    """One row of a file: how it came, and what it is."""
+
+    row_id: str
+    as_it_came: str
+    """The row as JSON."""
+    outcome: Row | Reject
+
+
+def judge_rows(
+    source: SourceFile,
+    prefix: str,
+    rows: Iterable[tuple[int, Any]],
+    judge: Callable[[str, int, Any], Row | Reject],
+) -> Iterator[ReadRow]:
+    """Yield what `judge` (id, number from 1, row) makes of each row; SourceError when no row is well formed."""
+    first = ""
+    is_of_this_kind = False
+    for number, row in rows:
+        row_id = f"{prefix}_{number - 1}"
+        outcome = judge(row_id, number, row)
+        if isinstance(outcome, Reject) and outcome.reason == MALFORMED:
+            first = first or f"row {number}: {outcome.detail}"
+        else:
+            is_of_this_kind = True
+        yield ReadRow(row_id, _dump_row(row).encode("utf-8", "backslashreplace").decode(), outcome)
+    if not is_of_this_kind:
+        raise SourceError(f"{source.path}: {first or 'no rows'}" + (", and no other row is better" if first else ""))
+
+
+def find_problem(row: Any, texts: Sequence[str]) -> str:
+    """Return what is wrong with a row that must hold these columns as texts, none of them blank; "" when nothing is."""
+    if not isinstance(row, Mapping):
+        return "the row is no object"
+    for column in texts:
+        if column not in row:
+            return f"the column {column} is missing (found: {', '.join(map(str, row))[:300] or 'none'})"
+        if not isinstance(row[column], str) or not row[column].strip():
+            return f"the column {column} is no text"
+    try:
+        _dump_row(row).encode()
+    except UnicodeEncodeError:
+        return "the text holds half a surrogate pair"
+    return ""
+
+
+def split_answers(text: str) -> list[str]:
+    """Return the parts of a text between semicolons, none twice."""
+    return unique(part.strip() for part in text.split(";"))
+
+
+def unique(texts: Iterable[str]) -> list[str]:
+    """Return the texts that are not empty, each once, in order."""
+    return list(dict.fromkeys(filter(None, texts)))
+
+
+def _dump_row(row: Any) -> str:
+    return json.dumps(row, ensure_ascii=False, default=str)

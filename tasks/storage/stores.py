@@ -6,12 +6,12 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tasks.core.fingerprints import digest_bytes
-from tasks.errors import SourceError, UnknownBuild, UsageError
-from tasks.storage.builds import find_build, list_builds, published_names, published_table, rank_latest
-from tasks.storage.released_folders import is_release, open_release
-from tasks.storage.warehouse import open_warehouse
-from tasks.text.suggestions import suggest_name
+from factmill.tasks.core.fingerprints import digest_bytes
+from factmill.tasks.errors import SourceError, UnknownBuild, UsageError
+from factmill.tasks.storage.builds import find_build, list_builds, published_names, published_table, rank_latest
+from factmill.tasks.storage.released_folders import is_release, open_release
+from factmill.tasks.storage.warehouse import open_warehouse
+from factmill.tasks.text.whole import suggest_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,10 @@ class Store:
 
     def _read_file(self, name: str) -> tuple[pa.Table, str, str]:
         if is_release(self.path):
-            return self._read_released(name)
+            released = open_release(self.path)
+            if name not in released.tables:
+                raise SourceError(f"{self.path}: the release has no table {name}; it has: {self._name_tables()}")
+            return released.tables[name], str(self.path), released.index.tables[name].sha256
         found = sorted(self.path.rglob(f"{name}.parquet"))
         if len(found) != 1:
             what = f"{len(found)} files {name}.parquet" if found else f"no file {name}.parquet"
@@ -78,12 +81,6 @@ class Store:
             return pq.read_table(found[0]), str(found[0]), digest_bytes(found[0].read_bytes())
         except (pa.ArrowInvalid, OSError) as error:
             raise SourceError(f"{found[0]}: cannot be read as Parquet: {error}") from error
-
-    def _read_released(self, name: str) -> tuple[pa.Table, str, str]:
-        released = open_release(self.path)
-        if name not in released.tables:
-            raise SourceError(f"{self.path}: the release has no table {name}; it has: {self._name_tables()}")
-        return released.tables[name], str(self.path), released.index.tables[name].sha256
 
     def _name_tables(self) -> str:
         if is_release(self.path):

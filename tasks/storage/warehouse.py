@@ -16,18 +16,17 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from functools import cache
-from importlib import resources
 from pathlib import Path
 from typing import Any, TypeVar
 
 import duckdb
 from pydantic import BaseModel, ValidationError
 
-from tasks.errors import WarehouseBusy, WarehouseError, WarehouseTooNew
-from tasks.processes import stop_again
-from tasks.settings import warehouse_wait_s
-from tasks.text.whole import shorten_middle
+from factmill.tasks.errors import WarehouseBusy, WarehouseError, WarehouseTooNew, WarehouseTooOld
+from factmill.tasks.processes import stop_again
+from factmill.tasks.settings import warehouse_wait_s
+from factmill.tasks.storage.schema import VERSION, comment, make_own_tables
+from factmill.tasks.text.whole import shorten_middle
 
 M = TypeVar("M", bound=BaseModel)
 Connection = duckdb.DuckDBPyConnection
@@ -61,10 +60,14 @@ _KEPT_ASIDE = (
 
 
 @contextmanager
-def open_warehouse(path: Path, wait_s: float | None = None) -> Iterator[duckdb.DuckDBPyConnection]:
+def open_warehouse(
+    path: Path, wait_s: float | None = None, *, of_any_version: bool = False
+) -> Iterator[duckdb.DuckDBPyConnection]:
     """Open the warehouse for one transaction: committed at the end, rolled back on an error, then closed.
 
-    Raises WarehouseBusy after `wait_s` seconds (None: as settings say), WarehouseTooNew, or WarehouseError for a file that is
+    `of_any_version`: as it is, for those who carry its rows over.
+
+    Raises WarehouseBusy after `wait_s` seconds (None: as settings say), WarehouseTooNew, WarehouseTooOld, or WarehouseError for a file that is
     no warehouse, is damaged, or cannot be written though it must.
     """
     with _in_process:
@@ -73,7 +76,8 @@ def open_warehouse(path: Path, wait_s: float | None = None) -> Iterator[duckdb.D
         try:
             if not is_read_only:
                 _begin_log(path)
-            _migrate(connection, path, is_read_only)
+            if not of_any_version:
+                _check_version(connection, path, is_read_only)
             connection.execute("BEGIN")
             yield connection
             _commit(connection, path)
@@ -154,22 +158,23 @@ def _explain(path: Path, error: duckdb.Error) -> str | None:
     return None
 
 
-@cache
-def migrations() -> tuple[tuple[int, str, str], ...]:
-    """Return the numbered migrations: (version, name, SQL), in order."""
-    folder = resources.files("tasks.storage") / "migrations"
-    names = sorted(entry.name for entry in folder.iterdir() if entry.name.endswith(".sql"))
-    return tuple((int(name[:4]), name[5:-4], (folder / name).read_text("utf-8")) for name in names)
-
-
 def _attach(path: Path, wait_s: float, is_read_only: bool) -> duckdb.DuckDBPyConnection:
     """Return a connection that uses the file, as soon as no other process does."""
-    if is_there(path):
-        _check_kind(path)
-        creating: Any = nullcontext()
-    else:
+    creating: Any = nullcontext()
+    if not is_there(path):
         require_writable(path)
         creating = creating_privately()
+    else:  # what is no DuckDB file DuckDB would take for a database of another kind
+        try:
+            with path.open("rb") as file:
+                start = file.read(16)
+        except OSError as error:
+            raise WarehouseError(f"cannot open the warehouse {path}: {error.strerror}") from error
+        if start[_MAGIC[0]] != _MAGIC[1]:
+            what = "is no DuckDB file" if start else "is empty"
+            raise WarehouseError(
+                f"the warehouse {path} {what}; name another file with --warehouse, or move this one away"
+            )
     how = "TYPE duckdb, READ_ONLY" if is_read_only else f"TYPE duckdb, {ROW_GROUPS}"
     connection = _find_engine().cursor()
     connection.execute(f"SET threads = {2 if is_there(path) and path.stat().st_size > _LARGE else 1}")
@@ -225,18 +230,6 @@ def _begin_log(path: Path) -> None:
         ) from error
     os.fchmod(log, path.stat().st_mode & 0o666)
     os.close(log)
-
-
-def _check_kind(path: Path) -> None:
-    """WarehouseError for what is no DuckDB file: DuckDB would take some others for databases of another kind."""
-    try:
-        with path.open("rb") as file:
-            start = file.read(16)
-    except OSError as error:
-        raise WarehouseError(f"cannot open the warehouse {path}: {error.strerror}") from error
-    if start[_MAGIC[0]] != _MAGIC[1]:
-        what = "is no DuckDB file" if start else "is empty"
-        raise WarehouseError(f"the warehouse {path} {what}; name another file with --warehouse, or move this one away")
 
 
 def _find_engine() -> duckdb.DuckDBPyConnection:
@@ -304,39 +297,52 @@ def _commit(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
         connection.execute(f"CHECKPOINT {_NAME}")
 
 
-def _migrate(connection: duckdb.DuckDBPyConnection, path: Path, is_read_only: bool) -> None:
-    known = migrations()
-    count = "SELECT coalesce(max(version), 0) FROM schema_migrations"
+def find_version(connection: duckdb.DuckDBPyConnection) -> int:
+    """Return the version of an open warehouse's tables; 0 where there are none yet."""
     try:
-        (done,) = connection.execute(count).fetchone() or (0,)
+        found = connection.execute("SELECT max(version) FROM schema_migrations").fetchone()
     except duckdb.CatalogException:
-        if is_read_only:
-            raise
-        connection.execute(
-            "CREATE TABLE schema_migrations (version INTEGER PRIMARY KEY, name VARCHAR, applied_at TIMESTAMPTZ)"
-        )
-        done = 0
-    if done > known[-1][0]:
-        raise WarehouseTooNew(
-            f"the warehouse {path} has schema version {done}, this factmill knows {known[-1][0]}; "
-            "update factmill, or name another file with --warehouse"
-        )
-    missing = [each for each in known if each[0] > done]
-    if missing and not is_read_only:
-        _apply(connection, path, missing)
+        return 0
+    return (found or (0,))[0] or 0
 
 
-def _apply(connection: duckdb.DuckDBPyConnection, path: Path, missing: list[tuple[int, str, str]]) -> None:
-    """Bring the schema up to date, all at once: each commit of its own would wait for the disk."""
-    connection.execute("BEGIN")
-    for version, name, sql in missing:
-        try:
-            connection.execute(sql)
-            connection.execute("INSERT INTO schema_migrations VALUES (?, ?, now())", [version, name])
-        except duckdb.Error as error:
-            connection.execute("ROLLBACK")
-            raise WarehouseError(f"{path}: migration {version:04d}_{name} failed: {error}") from error
-    connection.execute("COMMIT")
+def make_tables(connection: duckdb.DuckDBPyConnection) -> None:
+    """Make the tables of a new warehouse."""
+    make_own_tables(connection)
+    connection.execute(
+        "CREATE TABLE schema_migrations (version INTEGER PRIMARY KEY, name VARCHAR, applied_at TIMESTAMPTZ)"
+    )
+    connection.execute("INSERT INTO schema_migrations VALUES (?, 'own_tables', now())", [VERSION])
+    docs = {"version": "The version.", "name": "What it is of.", "applied_at": "When the tables were made."}
+    told = comment(
+        "TABLE", "schema_migrations", "Version of the warehouse's own tables, which the newest row has.", docs
+    )
+    connection.execute(";\n".join(told))
+
+
+def _check_version(connection: duckdb.DuckDBPyConnection, path: Path, is_read_only: bool) -> None:
+    """Make the tables of a new warehouse; an error that says what to do for one of another version."""
+    version = find_version(connection)
+    if version > VERSION:
+        raise too_new(path, version)
+    if 0 < version < VERSION:
+        raise WarehouseTooOld(
+            f"an earlier factmill made the warehouse {path} (schema version {version}, this one's is {VERSION}); run "
+            f"`factmill upgrade {path}`, which keeps its builds and recorded calls, or name another file with --warehouse"
+        )
+    if not version and not is_read_only:
+        # all at once: each commit of its own would wait for the disk
+        connection.execute("BEGIN")
+        make_tables(connection)
+        connection.execute("COMMIT")
+
+
+def too_new(path: Path, version: int) -> WarehouseTooNew:
+    """Return the error for a warehouse of a newer factmill."""
+    return WarehouseTooNew(
+        f"the warehouse {path} has schema version {version}, this factmill knows {VERSION}; "
+        "update factmill, or name another file with --warehouse"
+    )
 
 
 def read_json(text: str, where: str, kind: type = object) -> Any:

@@ -2,7 +2,7 @@
 
 import re
 
-from tasks.text.whole import shorten_middle
+from factmill.tasks.text.whole import shorten_middle
 
 PATTERN = r"[0-9]{1,9}(\.[0-9]{1,3})?[smhdw]?"
 _SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}

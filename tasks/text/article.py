@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from lxml import etree, html
 
-from tasks.errors import SettingsError
+from factmill.tasks.errors import SettingsError
 
 _BLOCK_NAMES = (
     "address article aside blockquote body caption center dd details div dl dt fieldset figcaption figure footer form "
@@ -206,16 +206,13 @@ class _Reader:
         if self.heading_level:
             level, self.heading_level = self.heading_level, 0
             if text:
-                self._begin_section(level, text)
+                self._end_section()
+                self.path = [(above, name) for above, name in self.path if above < level] + [(level, text)]
+                if not self.removed_level or level <= self.removed_level:
+                    is_removed = text.rstrip(" :").casefold() in self.removed.headings
+                    self.removed_level = level if is_removed else 0
         elif text and not self.removed_level:
             self.paragraphs.append(text)
-
-    def _begin_section(self, level: int, heading: str) -> None:
-        self._end_section()
-        self.path = [(above, name) for above, name in self.path if above < level] + [(level, heading)]
-        if not self.removed_level or level <= self.removed_level:
-            is_removed = heading.rstrip(" :").casefold() in self.removed.headings
-            self.removed_level = level if is_removed else 0
 
     def _end_section(self) -> None:
         if self.paragraphs:

@@ -12,7 +12,7 @@ from typing import Any
 
 import json5
 
-from tasks.text.whole import MOST_DEEP, is_too_deep
+from factmill.tasks.text.whole import MOST_DEEP, is_too_deep
 
 _THOUGHTS = "think|thinking|thoughts?|reasoning|reflection|analysis|scratchpad"
 _THOUGHT = re.compile(
@@ -307,7 +307,9 @@ def find_object(text: str, one_line: re.Pattern[str] | None = None) -> tuple[str
     """
     dropped = set()
     folded = text
-    if not _is_json(text):
+    try:
+        _decode(text)
+    except BrokenObject:
         folded = _JSON_MARKS.sub(lambda found: found[0] if found[0][0] == '"' else fold_wide(found[0]), text)
         dropped = {"full_width"} if folded != text else set()
     relaxed = None
@@ -362,14 +364,6 @@ def parse_object(text: str) -> dict[str, Any]:
     if text[end:].strip():
         raise BrokenObject(f"text stands behind the JSON object: {text[end:].strip()[:40]!r}, expected nothing there")
     return value
-
-
-def _is_json(text: str) -> bool:
-    try:
-        _decode(text)
-    except BrokenObject:
-        return False
-    return True
 
 
 def _decode(text: str) -> tuple[dict[str, Any], int, int]:

@@ -1,10 +1,12 @@
-"""Texts and values that can be stored and shown.
+"""Texts from outside: what can be stored and shown, how they stand in Markdown, and what a mistyped name may have meant.
 
 JSON can spell half a surrogate pair, which is no character, and which neither UTF-8 nor Arrow can hold; it can nest without
 end; and texts hold characters that act on the terminal or page that shows them.
 """
 
 import re
+from collections.abc import Iterable
+from difflib import get_close_matches
 from typing import Any
 
 MOST_DEEP = 100
@@ -46,3 +48,23 @@ def whole_json(value: Any) -> Any:
     if isinstance(value, dict):
         return {whole_text(key): whole_json(each) for key, each in value.items()}
     return value
+
+
+_SPECIAL = re.compile(r"([\\`*\[\]|#~$]|(?<!\w)_|_(?!\w)|^(?:[-+=]|\d+[.)])(?=\s))")
+
+
+def escape_markdown(text: str) -> str:
+    """Return a text as it stands in a line or in a cell of a table; its lines are parted by <br>."""
+    text = clean(text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return "<br>".join(_SPECIAL.sub(r"\\\1", line) for line in text.split("\n"))
+
+
+_ALIKE = 0.7
+"""Ratio of difflib from which a name is like another."""
+
+
+def suggest_name(given: str, known: Iterable[str]) -> str:
+    """Return `; did you mean NAME?` with the known name that is most like the one given; empty where none is."""
+    names = {name.casefold(): name for name in known}
+    close = get_close_matches(given.casefold(), names, 1, _ALIKE)
+    return f"; did you mean {names[close[0]]}?" if close else ""

@@ -55,25 +55,27 @@ class ArticleAddress:
     """Decoded likewise."""
 
 
+class _Refused(Exception):
+    """An address leads to no article; says why and what was expected. Caught where reading begins."""
+
+
 def read_article_address(url: str) -> ArticleAddress | str:
     """Read the address of an English Wikipedia article; a sentence says why it is none and what was expected."""
     url = url.strip()
-    parts = _split(url)
-    if isinstance(parts, _Refused):
-        return parts.sentence
-    written = _take_title(url, parts)
-    if isinstance(written, _Refused):
-        return written.sentence
-    title = _read_title(url, written)
-    if isinstance(title, _Refused):
-        return title.sentence
-    return ArticleAddress(title, _read_section(parts.fragment))
+    try:
+        parts = _split(url)
+        return ArticleAddress(_read_title(url, _take_title(url, parts)), _read_section(parts.fragment))
+    except _Refused as refused:
+        return str(refused)
 
 
 def find_wiki_trouble(url: str) -> str | None:
     """Return why an address leads to no page of the English Wikipedia; which page it is, its path alone does not tell."""
-    parts = _split(url.strip())
-    return parts.sentence if isinstance(parts, _Refused) else None
+    try:
+        _split(url.strip())
+    except _Refused as refused:
+        return str(refused)
+    return None
 
 
 def write_article_address(wiki: str, title: str, revid: int | None = None) -> str:
@@ -133,60 +135,50 @@ def _tidy(title: str) -> str:
     return unicodedata.normalize("NFC", _SPACES.sub(" ", _NOT_WRITTEN.sub("", title)).strip(" "))
 
 
-@dataclass(frozen=True, slots=True)
-class _Refused:
-    sentence: str
-
-
-def _split(url: str) -> SplitResult | _Refused:
+def _split(url: str) -> SplitResult:
     """Return the parts of an address of this wiki."""
     if _NOT_IN_ADDRESS.search(url):
-        return _Refused(f"{url!r} holds a character that no address holds; {_EXPECTED}")
+        raise _Refused(f"{url!r} holds a character that no address holds; {_EXPECTED}")
     try:
         parts = urlsplit(url)
         port = parts.port
     except ValueError as error:
-        return _Refused(f"{url!r} cannot be read as an address ({error}); {_EXPECTED}")
-    trouble = _refuse_host(url, parts, port)
-    return _Refused(trouble) if trouble else parts
-
-
-def _refuse_host(url: str, parts: SplitResult, port: int | None) -> str | None:
+        raise _Refused(f"{url!r} cannot be read as an address ({error}); {_EXPECTED}") from error
     host = parts.hostname or ""
     if parts.scheme not in _PORTS or not host:
-        return f"{url!r} is no address with http or https; {_EXPECTED}"
+        raise _Refused(f"{url!r} is no address with http or https; {_EXPECTED}")
     if host not in _HOSTS and host.endswith(".wikipedia.org") and host != "www.wikipedia.org":
-        return f"{url!r} is of another Wikipedia ({host}); {_EXPECTED}"
+        raise _Refused(f"{url!r} is of another Wikipedia ({host}); {_EXPECTED}")
     if host not in _HOSTS:
-        return f"{url!r} is not on en.wikipedia.org but on {host}; {_EXPECTED}"
+        raise _Refused(f"{url!r} is not on en.wikipedia.org but on {host}; {_EXPECTED}")
     if "@" in parts.netloc or port not in (None, _PORTS[parts.scheme]):
-        return f"{url!r} has a user or a port before its path; {_EXPECTED}"
-    return None
+        raise _Refused(f"{url!r} has a user or a port before its path; {_EXPECTED}")
+    return parts
 
 
-def _take_title(url: str, parts: SplitResult) -> str | _Refused:
+def _take_title(url: str, parts: SplitResult) -> str:
     """Return the title as the address has it, still encoded."""
     if parts.path.startswith("/wiki/"):
         if "?" in url.partition("#")[0]:
-            return _Refused(f"{url!r} goes on behind a question mark; one that belongs to the title is written %3F")
+            raise _Refused(f"{url!r} goes on behind a question mark; one that belongs to the title is written %3F")
         return parts.path.removeprefix("/wiki/")
+    if parts.path != "/w/index.php":
+        raise _Refused(f"{url!r} leads to no article, since its path does not begin with /wiki/; {_EXPECTED}")
     name, _, value = parts.query.partition("=")
-    if parts.path == "/w/index.php" and name == "title" and not re.search("[&;=]", value):
-        return value.replace("+", "%20")
-    if parts.path == "/w/index.php":
-        return _Refused(f"{url!r} asks for more than the newest text of an article by its title; {_EXPECTED}")
-    return _Refused(f"{url!r} leads to no article, since its path does not begin with /wiki/; {_EXPECTED}")
+    if name != "title" or re.search("[&;=]", value):
+        raise _Refused(f"{url!r} asks for more than the newest text of an article by its title; {_EXPECTED}")
+    return value.replace("+", "%20")
 
 
-def _read_title(url: str, written: str) -> str | _Refused:
+def _read_title(url: str, written: str) -> str:
     decoded = _decode(written)
     if decoded is None:
-        return _Refused(f"{url!r} is not encoded as UTF-8; a percent sign of the title is written %25")
+        raise _Refused(f"{url!r} is not encoded as UTF-8; a percent sign of the title is written %25")
     title = _tidy(decoded)
     if trouble := find_article_trouble(title):
-        return _Refused(f"{url!r}: {trouble}; {_EXPECTED}")
+        raise _Refused(f"{url!r}: {trouble}; {_EXPECTED}")
     if spell_title(title) == _MAIN_PAGE:
-        return _Refused(f"{url!r} is the main page, which changes daily, and no article; {_EXPECTED}")
+        raise _Refused(f"{url!r} is the main page, which changes daily, and no article; {_EXPECTED}")
     return title
 
 

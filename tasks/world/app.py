@@ -1,17 +1,120 @@
-"""The one app of the embedded world: MediaWiki, Pageviews, Falcon, faults, and a way through to Oxigraph."""
+"""The one app of the embedded world: MediaWiki, Pageviews, Falcon, faults, and a way through to Oxigraph.
+
+Falcon 2.0 links names in a text to items and properties. The real one is a rule-based linker over an index of labels; so is
+this, over the world's English labels and aliases. The longest name at a place wins, letters' case does not matter, and the
+items that bear it come by number of statements. Like the real one it gives no offsets and no scores, and it mistakes.
+"""
+
+import json
+import re
+from collections import defaultdict
+from collections.abc import Mapping
+from functools import cache
 
 import httpx
-from fastapi import FastAPI
+from fastapi import APIRouter, FastAPI
 from starlette.middleware.gzip import GZipMiddleware
 from starlette.requests import Request
-from starlette.responses import PlainTextResponse, Response
+from starlette.responses import JSONResponse, PlainTextResponse, Response
 
-from tasks.world.data import WorldData
-from tasks.world.falcon import make_falcon_routes
-from tasks.world.faults import FaultMiddleware, FaultQueue, make_fault_routes
-from tasks.world.pageviews import make_pageviews_routes
-from tasks.world.wiki.api import make_wiki_routes
-from tasks.world.wiki.pages import Wiki
+from factmill.tasks.text.ids import id_number
+from factmill.tasks.world.data import WorldData
+from factmill.tasks.world.faults import FaultMiddleware, FaultQueue, make_fault_routes
+from factmill.tasks.world.pageviews import make_pageviews_routes
+from factmill.tasks.world.rdf import WD, dbpedia_iri
+from factmill.tasks.world.wiki.api import make_wiki_routes
+from factmill.tasks.world.wiki.pages import Wiki
+
+_WORD = re.compile(r"[^\W_]+(?:[.'’-][^\W_]+)*", re.UNICODE)
+
+
+class NameIndex:
+    """Who bears a name, by the name's words."""
+
+    def __init__(self, names: Mapping[str, tuple[str, ...]], weights: Mapping[str, int]) -> None:
+        """Index id → names; ids of one name are ordered by weight, heaviest first, then by number."""
+        found: dict[tuple[str, ...], set[str]] = defaultdict(set)
+        for entity, its_names in names.items():
+            for name in its_names:
+                if words := _key(_words(name)):
+                    found[words].add(entity)
+        order = {entity: (-weights.get(entity, 0), id_number(entity)) for entity in names}
+        self.bearers = {words: sorted(entities, key=order.__getitem__) for words, entities in found.items()}
+        self.longest = max((len(words) for words in self.bearers), default=0)
+
+    def find(self, text: str) -> list[tuple[str, list[str]]]:
+        """Return the names in a text, left to right, longest first, none overlapping: (as written, ids)."""
+        spans = [match.span() for match in _WORD.finditer(text)]
+        words = _words(text)
+        found, place = [], 0
+        while place < len(words):
+            for length in range(min(self.longest, len(words) - place), 0, -1):
+                entities = self.bearers.get(_key(words[place : place + length]))
+                if entities:
+                    found.append((text[spans[place][0] : spans[place + length - 1][1]], entities))
+                    break
+            else:
+                length = 1
+            place += length
+        return found
+
+
+def make_falcon_routes(data: WorldData) -> APIRouter:
+    """Return the linker's route; names are indexed when it is first asked, since most runs never do."""
+
+    @cache
+    def indices() -> tuple[NameIndex, NameIndex]:
+        items = NameIndex(
+            {qid: item.names for qid, item in data.items.items()},
+            {qid: len(item.statements) for qid, item in data.items.items()},
+        )
+        return items, NameIndex({pid: (prop.labels["en"],) for pid, prop in data.properties.items()}, {})
+
+    titles = {qid: item.title for qid, item in data.items.items() if item.title}
+    router = APIRouter()
+
+    @router.post("/falcon2/api")
+    async def link(request: Request) -> JSONResponse:
+        try:
+            text = json.loads(await request.body())["text"]
+            count = int(request.query_params.get("k", "1"))
+        except (ValueError, KeyError, TypeError):
+            text, count = None, 0
+        mode = request.query_params.get("mode", "long")
+        if not isinstance(text, str) or count < 1 or mode not in {"long", "short"}:
+            return JSONResponse(
+                {"error": 'expected mode=long or short, k of 1 or more and {"text": …}'}, status_code=400
+            )
+        linked, relations = (
+            [(each, surface) for surface, ids in index.find(text) for each in ids[:count]] for index in indices()
+        )
+        reply = {
+            "entities_wikidata": [(WD + qid, surface) for qid, surface in linked],
+            "relations_wikidata": [(WD + pid, surface) for pid, surface in relations],
+        }
+        if request.query_params.get("db") == "1":
+            named = [(titles[qid], surface) for qid, surface in linked if qid in titles]
+            reply["entities_dbpedia"] = [(dbpedia_iri(title), surface) for title, surface in named]
+            reply["relations_dbpedia"] = []  # the embedded world knows no DBpedia ontology
+        told = {
+            kind: [{"URI": uri, "surface form": surface} for uri, surface in found] for kind, found in reply.items()
+        }
+        return JSONResponse(told)
+
+    return router
+
+
+def _words(text: str) -> list[str]:
+    """Return a text's words, a possessive ending left out."""
+    return [match[0].replace("’", "'").removesuffix("'s") for match in _WORD.finditer(text)]
+
+
+def _key(words: list[str]) -> tuple[str, ...]:
+    """Return words as they are compared: case folded, but one short word as written, since `us` is no `US`."""
+    if len(words) == 1 and len(words[0]) <= 3:
+        return tuple(words)
+    return tuple(word.casefold() for word in words)
+
 
 _SPARQL_TIMEOUT_S = 60.0
 _PASSED_ON = ("content-type", "accept")

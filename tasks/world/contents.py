@@ -1,17 +1,17 @@
-"""What a state of the embedded world says of each thing, as digests (core/calls/freshness/contents.py tells the things)."""
+"""What a state of the embedded world says of each thing, as digests (core/calls/freshness.py tells the things)."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
+from itertools import chain
 
-from tasks.core.calls.call import Call, Deliver, Reply
-from tasks.core.calls.freshness.contents import ANSWERS
-from tasks.core.fingerprints import Json, digest_bytes
-from tasks.world.data import ANSWERS_VERSION, LANGUAGES, Item, WorldData, digest_world
-from tasks.world.files.reading import load_world_data
-from tasks.world.files.values import ItemValue
-from tasks.world.pageviews import mean_daily_views
-from tasks.world.wiki.pages import Page, Wiki
+from factmill.tasks.core.calls.call import Call, Deliver, Reply
+from factmill.tasks.core.calls.freshness import ANSWERS
+from factmill.tasks.core.fingerprints import Json, digest_bytes
+from factmill.tasks.world.data import ANSWERS_VERSION, LANGUAGES, Item, ItemValue, WorldData, digest_world
+from factmill.tasks.world.files import load_world_data
+from factmill.tasks.world.pageviews import mean_daily_views
+from factmill.tasks.world.wiki.pages import Wiki
 
 _DIGITS = 10
 _PLACES = ("P131", "P159")
@@ -48,8 +48,8 @@ def _digest_last(_digest: str) -> dict[str, Json]:
 
 def digest_contents(data: WorldData) -> dict[str, Json]:
     """Return thing → digest of what a world says of it."""
-    answers = [(ANSWERS, ANSWERS_VERSION)]
-    return {thing: _digest(told) for each in (answers, _list_items(data), _list_pages(data)) for thing, told in each}
+    things = chain([(ANSWERS, ANSWERS_VERSION)], _list_items(data), _list_pages(data))
+    return {thing: digest_bytes(repr(told).encode("utf-8", "surrogatepass"))[:_DIGITS] for thing, told in things}
 
 
 def _list_items(data: WorldData) -> Iterator[tuple[str, object]]:
@@ -58,7 +58,8 @@ def _list_items(data: WorldData) -> Iterator[tuple[str, object]]:
     told = {qid: _Told(repr(item)) for qid, item in data.items.items()}
     for qid, item in data.items.items():
         yield f"item {qid}", told[qid]
-        yield f"near {qid}", [told[qid], *(told[each] for each in sorted(_named_by(item)) if each in told)]
+        named = {each.value.qid for each in item.statements if isinstance(each.value, ItemValue)}
+        yield f"near {qid}", [told[qid], *(told[each] for each in sorted(named) if each in told)]
         for name in dict.fromkeys(item.names):
             bearers[name].append((qid, name == item.labels["en"]))
         for statement in item.best_statements():
@@ -93,19 +94,15 @@ def _find_units(data: WorldData, qids: Sequence[str]) -> list[str]:
     return sorted(found)
 
 
-def _named_by(item: Item) -> set[str]:
-    return {statement.value.qid for statement in item.statements if isinstance(statement.value, ItemValue)}
-
-
 def _list_pages(data: WorldData) -> Iterator[tuple[str, object]]:
     wiki = Wiki(data)
     for title, page in wiki.by_title.items():
         steps, end = wiki.follow(title)
         last = wiki.by_title.get(end.full) if end else None
-        pages = [
-            [each.title, each.pageid, each.qid, each.is_disambiguation, each.redirect_to, _list_revisions(each)]
-            for each in (page, *([last] if last else []))
-        ]
+        pages = []
+        for each in (page, last) if last else (page,):
+            revisions = [(revision.revid, revision.at) for revision in each.revisions]
+            pages.append([each.title, each.pageid, each.qid, each.is_disambiguation, each.redirect_to, revisions])
         yield f"page {title}", [[(start, to.full) for start, to in steps], end and end.full, pages]
         for revision in page.revisions:
             yield f"text {revision.revid}", [page.title, page.pageid, page.short_description, revision.text]
@@ -118,11 +115,3 @@ def _list_pages(data: WorldData) -> Iterator[tuple[str, object]]:
     for title in sorted({*data.articles, *data.redirects, *data.items_by_title}):
         if title not in wiki.by_title or wiki.follow(title)[1]:  # of redirects in a circle there are no views
             yield f"views {title}", mean_daily_views(data, title)
-
-
-def _list_revisions(page: Page) -> list[tuple[int, str]]:
-    return [(revision.revid, revision.at) for revision in page.revisions]
-
-
-def _digest(told: object) -> str:
-    return digest_bytes(repr(told).encode("utf-8", "surrogatepass"))[:_DIGITS]

@@ -8,7 +8,7 @@ A fault waits for the next `times` requests whose path begins with `path`; the o
 """
 
 import asyncio
-from typing import Any, Literal
+from typing import Literal
 
 from fastapi import APIRouter
 from pydantic import BaseModel, ConfigDict, Field
@@ -79,7 +79,17 @@ class FaultMiddleware:
         elif fault.kind == "maxlag":
             await self.app({**scope, _LAG: fault.seconds}, receive, send)
         else:
-            await _false_answer(fault)(scope, receive, send)
+            headers = {} if fault.retry_after is None else {"Retry-After": str(fault.retry_after)}
+            answer: Response = PlainTextResponse("A fault on order.\n", fault.status or 503, headers)
+            if fault.kind == "html":
+                answer = HTMLResponse(_PAGE, fault.status or 200, headers)
+            await answer(scope, receive, send)
+
+
+async def _receive_until_gone(receive: Receive) -> None:
+    """Wait until the server has noticed that the connection is gone."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
 
 
 class CuttableProtocol(H11Protocol):
@@ -141,17 +151,3 @@ def make_fault_routes(queue: FaultQueue) -> APIRouter:
 def lag_s(request: Request) -> float:
     """Return how many seconds MediaWiki's servers lag behind for this request: 0 without a fault."""
     return float(request.scope.get(_LAG, 0.0))
-
-
-async def _receive_until_gone(receive: Receive) -> None:
-    """Wait until the server has noticed that the connection is gone."""
-    message: dict[str, Any] = {}
-    while message.get("type") != "http.disconnect":
-        message = dict(await receive())
-
-
-def _false_answer(fault: Fault) -> Response:
-    headers = {} if fault.retry_after is None else {"Retry-After": str(fault.retry_after)}
-    if fault.kind == "html":
-        return HTMLResponse(_PAGE, status_code=fault.status or 200, headers=headers)
-    return PlainTextResponse("A fault on order.\n", status_code=fault.status or 503, headers=headers)

@@ -19,8 +19,8 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 
-from tasks.core.fingerprints import seed_from
-from tasks.world.data import WorldData
+from factmill.tasks.core.fingerprints import seed_from
+from factmill.tasks.world.data import WorldData
 
 FIRST_DAY = date(2015, 7, 1)
 _PREFIX = "/api/rest_v1/metrics/pageviews/per-article/"

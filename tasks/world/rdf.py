@@ -11,9 +11,19 @@ from datetime import UTC, datetime, timedelta
 from typing import IO
 from urllib.parse import quote
 
-from tasks.core.fingerprints import digest_json
-from tasks.world.data import Item, Property, Qualifier, Statement, WorldData
-from tasks.world.files.values import ItemValue, QuantityValue, TextValue, TimeValue, UnknownValue, Value
+from factmill.tasks.core.fingerprints import digest_json
+from factmill.tasks.world.data import (
+    Item,
+    ItemValue,
+    Property,
+    QuantityValue,
+    Statement,
+    TextValue,
+    TimeValue,
+    UnknownValue,
+    Value,
+    WorldData,
+)
 
 WD = "http://www.wikidata.org/entity/"
 WDT = "http://www.wikidata.org/prop/direct/"
@@ -69,19 +79,6 @@ def iterate_triples(data: WorldData) -> Iterator[str]:
     yield _line(f"<{ENGLISH_WIKIPEDIA}>", _iri(WIKIBASE, "wikiGroup"), _text("wikipedia"))
 
 
-def statement_id(qid: str, statement: Statement) -> str:
-    """Return the id of a statement, like Q42-D8404CDA-25E4-4334-AF13-A3290BCD9C0F; the same words give the same id."""
-    digest = digest_json(
-        [qid, statement.pid, repr(statement.value), repr(statement.qualifiers), statement.rank]
-    ).upper()
-    return f"{qid}-{digest[:8]}-{digest[8:12]}-{digest[12:16]}-{digest[16:20]}-{digest[20:32]}"
-
-
-def article_url(title: str) -> str:
-    """Return the address of an English article, escaped as Wikidata's sitelinks are."""
-    return f"{ENGLISH_WIKIPEDIA}wiki/{quote(title.replace(' ', '_'), safe=';@$!*(),/:~')}"
-
-
 def dbpedia_iri(title: str) -> str:
     """Return the DBpedia resource of an English article; DBpedia keeps letters beyond ASCII as they are."""
     return DBPEDIA + "".join(f"%{ord(c):02X}" if c in '<>"{}|^`\\%' else c for c in title.replace(" ", "_"))
@@ -93,19 +90,11 @@ def date_time(time: TimeValue) -> str:
     return f"{sign}{abs(time.year):04d}-{time.month:02d}-{time.day:02d}T00:00:00Z"
 
 
-def modified_at(qid: str) -> str:
-    """Return the made-up modification date of an item: a day in 2025 that depends on its number."""
-    day = datetime(2025, 1, 1, tzinfo=UTC) + timedelta(minutes=int(qid[1:]) * 7919 % (360 * 24 * 60))
-    return day.strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
 def _property_triples(prop: Property) -> Iterator[str]:
     subject = _iri(WD, prop.pid)
-    kind = (
-        _EXTERNAL_TYPES.get(prop.pid, _TYPES[prop.data_type])
-        if prop.data_type == "external"
-        else _TYPES[prop.data_type]
-    )
+    kind = _TYPES[prop.data_type]
+    if prop.data_type == "external":
+        kind = _EXTERNAL_TYPES.get(prop.pid, kind)
     yield _line(subject, RDF_TYPE, _iri(WIKIBASE, "Property"))
     yield _line(subject, _iri(WIKIBASE, "propertyType"), _iri(WIKIBASE, kind))
     yield from (_line(subject, RDFS_LABEL, _text(label, language)) for language, label in prop.labels.items())
@@ -123,7 +112,10 @@ def _item_triples(item: Item) -> Iterator[str]:
         yield _line(subject, _iri(SCHEMA, "description"), _text(item.description, "en"))
     version = 2_000_000_000 + int(item.qid[1:]) % 100_000_000
     yield _line(subject, _iri(SCHEMA, "version"), _typed(str(version), "integer"))
-    yield _line(subject, _iri(SCHEMA, "dateModified"), _typed(item.modified or modified_at(item.qid), "dateTime"))
+    # made up where it is not known: a day in 2025 that depends on the item's number
+    made_up = datetime(2025, 1, 1, tzinfo=UTC) + timedelta(minutes=int(item.qid[1:]) * 7919 % (360 * 24 * 60))
+    modified = item.modified or made_up.strftime("%Y-%m-%dT%H:%M:%SZ")
+    yield _line(subject, _iri(SCHEMA, "dateModified"), _typed(modified, "dateTime"))
     yield _line(subject, _iri(WIKIBASE, "statements"), _typed(str(len(item.statements)), "integer"))
     yield _line(subject, _iri(WIKIBASE, "sitelinks"), _typed("1" if item.title else "0", "integer"))
 
@@ -131,7 +123,7 @@ def _item_triples(item: Item) -> Iterator[str]:
 def _sitelink_triples(item: Item) -> Iterator[str]:
     if not item.title:
         return
-    article = f"<{article_url(item.title)}>"
+    article = f"<{ENGLISH_WIKIPEDIA}wiki/{quote(item.title.replace(' ', '_'), safe=';@$!*(),/:~')}>"
     yield _line(article, RDF_TYPE, _iri(SCHEMA, "Article"))
     yield _line(article, _iri(SCHEMA, "about"), _iri(WD, item.qid))
     yield _line(article, _iri(SCHEMA, "inLanguage"), _text("en"))
@@ -143,7 +135,10 @@ def _sitelink_triples(item: Item) -> Iterator[str]:
 def _statement_triples(
     qid: str, statement: Statement, is_best: bool, truthy: set[str], seen_values: set[str]
 ) -> Iterator[str]:
-    name = statement_id(qid, statement)
+    told = [qid, statement.pid, repr(statement.value), repr(statement.qualifiers), statement.rank]
+    digest = digest_json(told).upper()
+    # an id like Q42-D8404CDA-25E4-4334-AF13-A3290BCD9C0F; the same words give the same
+    name = f"{qid}-{digest[:8]}-{digest[8:12]}-{digest[12:16]}-{digest[16:20]}-{digest[20:32]}"
     node, pid = _iri(WDS, name), statement.pid
     simple = _simple_value(statement.value, pid, name)
     if is_best:
@@ -158,13 +153,9 @@ def _statement_triples(
     yield _line(node, _iri(WIKIBASE, "rank"), _iri(WIKIBASE, _RANKS[statement.rank]))
     yield _line(node, _iri(PS, pid), simple)
     yield from _value_node(node, _iri(PSV, pid), statement.value, seen_values)
-    for qualifier in dict.fromkeys(statement.qualifiers):
-        yield from _qualifier_triples(node, name, qualifier, seen_values)
-
-
-def _qualifier_triples(node: str, name: str, qualifier: Qualifier, seen_values: set[str]) -> Iterator[str]:
-    yield _line(node, _iri(PQ, qualifier.pid), _simple_value(qualifier.value, qualifier.pid, f"{name} {qualifier.pid}"))
-    yield from _value_node(node, _iri(PQV, qualifier.pid), qualifier.value, seen_values)
+    for each in dict.fromkeys(statement.qualifiers):
+        yield _line(node, _iri(PQ, each.pid), _simple_value(each.value, each.pid, f"{name} {each.pid}"))
+        yield from _value_node(node, _iri(PQV, each.pid), each.value, seen_values)
 
 
 def _simple_value(value: Value, pid: str, owner: str) -> str:
@@ -177,15 +168,10 @@ def _simple_value(value: Value, pid: str, owner: str) -> str:
         return _typed(_signed(value.amount), "decimal")
     if isinstance(value, UnknownValue):
         return f"_:genid{digest_json([owner])[:32]}"
-    return _text_value(value.text, pid)
-
-
-def _text_value(text: str, pid: str) -> str:
     if _EXTERNAL_TYPES.get(pid) == "CommonsMedia":
-        return f"<http://commons.wikimedia.org/wiki/Special:FilePath/{quote(text, safe='')}>"
-    if text.startswith(("http://", "https://")):
-        return f"<{quote(text, safe=_URL_CHARACTERS)}>"
-    return _text(text)
+        return f"<http://commons.wikimedia.org/wiki/Special:FilePath/{quote(value.text, safe='')}>"
+    is_url = value.text.startswith(("http://", "https://"))
+    return f"<{quote(value.text, safe=_URL_CHARACTERS)}>" if is_url else _text(value.text)
 
 
 def _value_node(node: str, predicate: str, value: Value, seen_values: set[str]) -> Iterator[str]:

@@ -30,13 +30,13 @@ from typing import Any
 
 import yaml
 
-from tasks import progress
-from tasks.assets import ROOT, load_prompt
-from tasks.core.calls.call import Call, Deliver, Reply
-from tasks.core.fingerprints import digest_json, digest_text
-from tasks.core.finish_reasons import classify_finish
-from tasks.core.service_settings import SCRIPTED
-from tasks.errors import WorldError
+from factmill.tasks import progress
+from factmill.tasks.assets import ROOT, load_prompt
+from factmill.tasks.core.calls.call import Call, Deliver, Reply
+from factmill.tasks.core.fingerprints import digest_json, digest_text
+from factmill.tasks.core.finish_reasons import classify_finish
+from factmill.tasks.core.service_settings import SCRIPTED
+from factmill.tasks.errors import WorldError
 
 REPLIES_FOLDER = ROOT / "data" / "world" / "replies"
 LONGEST_VARIABLE = 300
@@ -81,11 +81,9 @@ class RepliesFile:
 
 def make_key(variables: Variables) -> Key:
     """Return the key of a prompt's variables."""
-    return tuple(sorted(_name_value(name, text) for name, text in variables.items()))
-
-
-def _name_value(name: str, text: str) -> tuple[str, str]:
-    return (name, text) if len(text) <= LONGEST_VARIABLE else (f"{name}{_DIGEST}", digest_text(text)[:16])
+    short = {name: text for name, text in variables.items() if len(text) <= LONGEST_VARIABLE}
+    long = {f"{name}{_DIGEST}": digest_text(text)[:16] for name, text in variables.items() if name not in short}
+    return tuple(sorted({**short, **long}.items()))
 
 
 def list_prompts() -> list[str]:
@@ -172,9 +170,9 @@ def format_file(prompt_id: str, file: RepliesFile) -> str:
     entries = []
     for key in sorted(file.replies, key=place):
         reply = file.replies[key]
-        told = {**dict(key), **dict(reply.begins), "reply": reply.text}
-        told |= {"fault": reply.fault} if reply.fault else {}
-        told |= {"finish": reply.finish} if reply.finish != "stop" else {}
+        finish = "" if reply.finish == "stop" else reply.finish
+        own = {name: text for name, text in (("fault", reply.fault), ("finish", finish)) if text}
+        told = {**dict(key), **dict(reply.begins), **own, "reply": reply.text}
         entries.append({name: told[name] for name in (*names, *_OWN_KEYS) if name in told})
     return (
         f"# Replies to prompts/{prompt_id}.md in the embedded world, written beforehand; no model is asked at run time.\n"
@@ -252,7 +250,11 @@ class ScriptedReplies:
 
     def send(self, calls: Sequence[Call], deliver: Deliver) -> None:
         """Answer every call; a missing reply is a failed one, and how many are missing is told before any is delivered."""
-        found = [_find(call) for call in calls]
+        found: list[ScriptedReply | None] = []
+        for call in calls:
+            variables: Any = call.parts["variables"] if call.operation == "chat" else {}
+            texts = {str(name): str(value) for name, value in variables.items()}
+            found.append(find_reply(str(call.parts["prompt"]), texts) if call.operation == "chat" else None)
         self._tell_missing(calls, found)
         for call, reply in zip(calls, found, strict=True):
             if reply is None:
@@ -278,10 +280,3 @@ class ScriptedReplies:
                 f"note: {missing[prompt]:,} of {prompts.count(prompt):,} prompts {prompt} asked just now have no scripted "
                 f"reply, and their rows will be rejected (no_scripted_reply); {NAME_A_MODEL}"
             )
-
-
-def _find(call: Call) -> ScriptedReply | None:
-    if call.operation != "chat":
-        return None
-    variables: Any = call.parts["variables"]
-    return find_reply(str(call.parts["prompt"]), {str(name): str(value) for name, value in variables.items()})

@@ -1,28 +1,134 @@
 """Starting and stopping the embedded world: a real Oxigraph server and one FastAPI app, both on loopback.
 
 Oxigraph is a process of its own that ends with this one (tasks/processes.py); the app runs in a thread of this process.
+Its store is loaded once for a state of the files, then kept under <home>/world-cache. It is built in a folder of its own and
+renamed into place, so a kill leaves either a whole store or litter that the next builder removes. Two locks, both dropped by
+the system when their holder dies: `build.lock` lets one process build at a time, and a shared lock on `<digest>.lock` keeps a
+store in use from being removed as stale.
 """
 
+import fcntl
+import shutil
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cache as remember
+from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tasks.errors import WorldError
-from tasks.processes import HOST, free_port, read_tail, start_child, stop_child
-from tasks.world.data import WORLD_FOLDER, WorldData, digest_world
-from tasks.world.files.reading import load_world_data
-from tasks.world.store import digest_store, find_oxigraph, opened_store
+from factmill.tasks.core.fingerprints import combine_digests, digest_bytes
+from factmill.tasks.errors import WorldError
+from factmill.tasks.processes import HOST, free_port, read_tail, start_child, stop_child
+from factmill.tasks.world.data import WORLD_FOLDER, WorldData, digest_world
+from factmill.tasks.world.files import load_world_data
+from factmill.tasks.world.rdf import write_rdf
 
 if TYPE_CHECKING:
-    import uvicorn
+    pass
+
+
+_LOAD_TIMEOUT_S = 120.0
+_LOCK_TIMEOUT_S = 120.0
+# Modules whose code decides what is in a store.
+_MODULES = ("data.py", "files.py", "rdf.py")
+
+
+def find_oxigraph() -> Path:
+    """Return the server binary that the oxigraph package installed; WorldError when it is not there."""
+    try:
+        files = distribution("oxigraph").files or []
+    except PackageNotFoundError as error:
+        raise WorldError("the package oxigraph is not installed; install factmill's requirements again") from error
+    for file in files:
+        path = Path(str(file.locate()))
+        if file.stem == "oxigraph" and file.parent.name in {"bin", "Scripts"} and path.is_file():
+            return path.resolve()
+    raise WorldError("the oxigraph package has no server binary beside this Python; install it again")
+
+
+def digest_store(folder: Path) -> str:
+    """Return the name of a store: a digest over the world's files, the code that reads and writes, and Oxigraph."""
+    code = [digest_bytes((Path(__file__).parent / module).read_bytes()) for module in _MODULES]
+    return combine_digests([digest_world(folder), *code, distribution("oxigraph").version])[:32]
+
+
+@contextmanager
+def opened_store(cache: Path, digest: str, read_data: Callable[[], WorldData]) -> Iterator[Path]:
+    """Give the folder of a loaded store, building it when it is not there; it is not removed as stale meanwhile.
+
+    `read_data` is called only when the store must be built. WorldError when the folder cannot be written or loaded.
+    """
+    store = cache / digest
+    with ExitStack() as held:
+        try:
+            cache.mkdir(parents=True, exist_ok=True)
+            held.enter_context(_locked(cache / f"{digest}.lock", fcntl.LOCK_SH))
+            if not store.is_dir():
+                with _locked(cache / "build.lock", fcntl.LOCK_EX):
+                    if not store.is_dir():
+                        _remove_litter(cache, digest)
+                        _build_store(cache, store, read_data())
+        except OSError as error:
+            raise WorldError(
+                f"the embedded world's store: {error}; make {cache} writable or free some space"
+            ) from error
+        yield store
+
+
+def _build_store(cache: Path, store: Path, data: WorldData) -> None:
+    building = Path(tempfile.mkdtemp(prefix="building-", dir=cache))
+    triples = building / "world.nt"
+    with triples.open("w", encoding="utf-8") as stream:
+        write_rdf(data, stream)
+    command = [str(find_oxigraph()), "load", "--location", str(building / "store"), "--file", str(triples)]
+    try:
+        done = subprocess.run(command, capture_output=True, timeout=_LOAD_TIMEOUT_S, check=False)
+    except subprocess.TimeoutExpired as error:
+        raise WorldError(f"oxigraph did not load the world in {_LOAD_TIMEOUT_S:.0f} s") from error
+    if done.returncode:
+        raise WorldError(f"oxigraph could not load {triples}: {done.stderr.decode(errors='replace')[-2000:]}")
+    (building / "store").rename(store)
+    shutil.rmtree(building)
+
+
+def _remove_litter(cache: Path, digest: str) -> None:
+    """Remove logs, half-built stores (we hold the builder's lock) and stores of other states that nobody uses."""
+    for left in cache.iterdir():
+        if left.name.startswith("building-"):
+            shutil.rmtree(left)
+        elif left.suffix == ".log" and left.name.startswith(digest):
+            left.unlink()
+        elif left.suffix == ".log" or (left.is_dir() and left.name != digest):
+            # a log is called by its store and the port; who serves that store still reads it
+            with (cache / f"{left.stem.partition('-')[0]}.lock").open("a") as lock:
+                try:
+                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    continue
+                shutil.rmtree(left) if left.is_dir() else left.unlink()
+
+
+@contextmanager
+def _locked(path: Path, kind: int) -> Iterator[None]:
+    with path.open("a") as lock:
+        deadline = time.monotonic() + _LOCK_TIMEOUT_S
+        while True:
+            try:
+                fcntl.flock(lock, kind | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    raise WorldError(f"{path} is held by another process for {_LOCK_TIMEOUT_S:.0f} s") from None
+                time.sleep(0.02)
+        yield
+
 
 _START_TIMEOUT_S = 30.0
 _STOP_TIMEOUT_S = 5.0
@@ -88,16 +194,8 @@ def describe_endpoints(world: RunningWorld) -> list[str]:
 
 
 def _describe_world(digest: str, sparql_url: str, app_url: str) -> RunningWorld:
-    return RunningWorld(
-        digest=digest,
-        endpoints={
-            "wikidata": sparql_url,
-            "wikipedia": app_url,
-            "pageviews": f"{app_url}/api/rest_v1",
-            "falcon": f"{app_url}/falcon2",
-        },
-        app_url=app_url,
-    )
+    own = {"wikipedia": app_url, "pageviews": f"{app_url}/api/rest_v1", "falcon": f"{app_url}/falcon2"}
+    return RunningWorld(digest, {"wikidata": sparql_url, **own}, app_url)
 
 
 @contextmanager
@@ -111,8 +209,14 @@ def _running_oxigraph(store: Path, port: int) -> Iterator[int]:
             process = start_child(command, log)
         except OSError as error:
             raise WorldError(f"oxigraph does not start: {error}") from error
-        if _wait_until_listening(process, log):
+        deadline = time.monotonic() + _START_TIMEOUT_S
+        while (
+            not (is_up := b"Listening" in log.read_bytes()) and time.monotonic() < deadline and process.poll() is None
+        ):
+            time.sleep(0.005)
+        if is_up:
             break
+        stop_child(process)
     else:
         said = read_tail(log).partition("\n\nStack backtrace")[0]
         raise WorldError(f"oxigraph did not start on port {chosen}: {said}")
@@ -123,26 +227,14 @@ def _running_oxigraph(store: Path, port: int) -> Iterator[int]:
         log.unlink(missing_ok=True)
 
 
-def _wait_until_listening(process: "subprocess.Popen[bytes]", log: Path) -> bool:
-    """Wait until the server says that it listens; False when it ended before, or took too long and was stopped."""
-    deadline = time.monotonic() + _START_TIMEOUT_S
-    while time.monotonic() < deadline and process.poll() is None:
-        if b"Listening" in log.read_bytes():
-            return True
-        time.sleep(0.005)
-    if process.poll() is None:
-        stop_child(process)
-    return False
-
-
 @contextmanager
 def _running_app(data: WorldData, sparql_url: str, port: int) -> Iterator[int]:
     """Run the app in a thread; give its port once it listens."""
     # the web framework is imported only when something is served
     import uvicorn
 
-    from tasks.world.app import make_app
-    from tasks.world.faults import CuttableProtocol
+    from factmill.tasks.world.app import make_app
+    from factmill.tasks.world.faults import CuttableProtocol
 
     # asyncio sends small answers at once only over sockets that say they are TCP; others wait some 40 ms
     with socket.socket(proto=socket.IPPROTO_TCP) as listener:
@@ -162,17 +254,15 @@ def _running_app(data: WorldData, sparql_url: str, port: int) -> Iterator[int]:
         server = uvicorn.Server(config)
         thread = threading.Thread(target=server.run, args=([listener],), name="embedded-world", daemon=True)
         thread.start()
+        deadline = time.monotonic() + _START_TIMEOUT_S
         try:
-            _wait_until_started(server, thread)
+            while not server.started:
+                if not thread.is_alive() or time.monotonic() > deadline:
+                    raise WorldError(
+                        "the embedded world's app did not start; the lines above on standard error say why"
+                    )
+                time.sleep(0.005)
             yield listener.getsockname()[1]
         finally:
             server.should_exit = True
             thread.join(_STOP_TIMEOUT_S)
-
-
-def _wait_until_started(server: "uvicorn.Server", thread: threading.Thread) -> None:
-    deadline = time.monotonic() + _START_TIMEOUT_S
-    while not server.started:
-        if not thread.is_alive() or time.monotonic() > deadline:
-            raise WorldError("the embedded world's app did not start; the lines above on standard error say why")
-        time.sleep(0.005)

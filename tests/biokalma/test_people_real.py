@@ -14,14 +14,12 @@ from support.webs.loopback import Loopback
 from support.webs.two_wikidatas import AGENT
 from support.webs.wikidata_web import answer_from
 
-from tasks.assets import load_query
-from tasks.biokalma.core.rows import PersonPair
-from tasks.biokalma.people import draw_person_pairs, resolve_people
-from tasks.clients.wikidata.client import WikidataSparql
-from tasks.clients.wikidata.queries import QUERY_IDS
-from tasks.core.service_settings import Limits
-from tasks.graph.load import load_graph
-from tasks.graph.lookup import open_graph
+from factmill.tasks.biokalma.core.rows import PersonPair
+from factmill.tasks.biokalma.people import draw_person_pairs, resolve_people
+from factmill.tasks.clients.sparql import SparqlClient
+from factmill.tasks.core.service_settings import Limits
+from factmill.tasks.graph.load import load_graph
+from factmill.tasks.graph.lookup import open_graph
 
 RELATIONS = ("P26", "P40", "P22", "P25", "P3373", "P1066", "P184", "P737")
 LIMITS = Limits(parallel=2, timeout_s=60, attempts=2, backoff_s=0.01, batch=200)
@@ -36,9 +34,8 @@ def services(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Ite
     with gzip.open(dump) as lines:
         store.bulk_load(lines, pyoxigraph.RdfFormat.N_TRIPLES)
     server.handle = answer_from(store)
-    queries = {name: load_query(query_id) for name, query_id in QUERY_IDS.items()}
     with open_graph("real", folder) as graph:
-        sparql = WikidataSparql(server.url, "w", LIMITS, AGENT, queries)
+        sparql = SparqlClient("Wikidata", server.url, "w", LIMITS, AGENT)
         yield {"sparql": SimpleNamespace(wikidata=sparql), "graph": SimpleNamespace(wikidata=graph)}
     server.close()
 

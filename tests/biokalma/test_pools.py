@@ -12,10 +12,10 @@ from support.steps.steps import Left, run_step
 from support.webs.loopback import Loopback, Seen
 from support.webs.two_wikidatas import AGENT, LIMITS, TwoWikidatas
 
-from tasks.assets import load_properties
-from tasks.biokalma.core.rows import DescribedPair, PooledPair, ResolvedPair
-from tasks.biokalma.pools import count_relations_of_all, describe_pairs, pool_knowledge
-from tasks.clients.wikipedia import Wikipedia
+from factmill.tasks.assets import load_properties
+from factmill.tasks.biokalma.core.rows import DescribedPair, PooledPair, ResolvedPair
+from factmill.tasks.biokalma.people import count_relations_of_all, describe_pairs, pool_knowledge
+from factmill.tasks.clients.wikipedia import Wikipedia
 
 LABELS = {
     "P19": "place of birth", "P21": "sex or gender", "P22": "father", "P27": "country of citizenship", "P31": "instance of",

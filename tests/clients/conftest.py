@@ -5,8 +5,8 @@ from collections.abc import Iterator
 import pytest
 from support.webs.loopback import Loopback
 
-from tasks.core.calls.call import Call, Reply
-from tasks.core.service_settings import Limits
+from factmill.tasks.core.calls.call import Call, Reply
+from factmill.tasks.core.service_settings import Limits
 
 
 @pytest.fixture

@@ -8,13 +8,13 @@ from clients.test_chat_tools import TOOL, TURNS
 from pydantic import ValidationError
 from support.messages.server import KEY, MessagesServer, error
 
-from tasks.clients.anthropic_messages import read_message, read_result, read_text, write_request
-from tasks.clients.chat import Chat
-from tasks.core.calls.chat import call_chat, read_chat
-from tasks.core.prompts import Ask, fill_in, read_prompt
-from tasks.core.service_settings import Limits, Model
-from tasks.errors import ServiceUnreachable, SettingsError
-from tasks.settings import World
+from factmill.tasks.clients.anthropic_server import read_message, read_result, read_text, write_request
+from factmill.tasks.clients.chat import Chat
+from factmill.tasks.core.calls.chat import call_chat, read_chat
+from factmill.tasks.core.prompts import Ask, fill_in, read_prompt
+from factmill.tasks.core.service_settings import Limits, Model
+from factmill.tasks.errors import ServiceUnreachable, SettingsError
+from factmill.tasks.settings import World
 
 SCHEMA = {"type": "object", "properties": {"a": {"type": "array", "items": {"type": "string"}, "maxItems": 5}}}
 

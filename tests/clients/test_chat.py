@@ -6,11 +6,11 @@ from collections import Counter
 
 import pytest
 
-from tasks.clients.chat import Chat
-from tasks.core.calls.chat import call_chat
-from tasks.core.prompts import fill_in, read_prompt
-from tasks.core.service_settings import Limits, Model
-from tasks.errors import AccountBlocked, ServiceUnreachable, SettingsError
+from factmill.tasks.clients.chat import Chat
+from factmill.tasks.core.calls.chat import call_chat
+from factmill.tasks.core.prompts import fill_in, read_prompt
+from factmill.tasks.core.service_settings import Limits, Model
+from factmill.tasks.errors import AccountBlocked, ServiceUnreachable, SettingsError
 
 HERE = "test-model"
 KEY = "sk-secret-0123456789"

@@ -6,10 +6,10 @@ import pytest
 from clients.test_chat import HERE, PROMPT, ask, model, open_chat
 from clients.test_refusals import ONE_BY_ONE
 
-from tasks.clients.refusals import merge_roles, read_refusal
-from tasks.core.calls.chat import ToolCall, call_chat, read_chat
-from tasks.core.prompts import Ask, fill_in, read_prompt
-from tasks.core.service_settings import Model
+from factmill.tasks.clients.refusals import merge_roles, read_refusal
+from factmill.tasks.core.calls.chat import ToolCall, call_chat, read_chat
+from factmill.tasks.core.prompts import Ask, fill_in, read_prompt
+from factmill.tasks.core.service_settings import Model
 
 TOOL = {"type": "function", "function": {"name": "search", "parameters": {"type": "object"}}}
 TURNS = (

@@ -8,28 +8,27 @@ import pytest
 import requests
 from support.webs.prepared import copy_prepared
 
-from tasks.assets import load_query
-from tasks.clients.falcon import Falcon
-from tasks.clients.pageviews import Pageviews
-from tasks.clients.wikidata.client import WikidataSparql
-from tasks.clients.wikidata.queries import QUERY_IDS
-from tasks.clients.wikipedia import Wikipedia
-from tasks.core.calls.call import Call, Reply, Service
-from tasks.core.calls.falcon import call_link, read_links
-from tasks.core.calls.freshness.changes import call_page_states
-from tasks.core.calls.knowledge import call_find_items, call_pageviews
-from tasks.core.calls.paths import PathsByCalls, ask_service, call_item_paths
-from tasks.core.calls.wikipedia import (
+from factmill.tasks.clients.falcon import Falcon
+from factmill.tasks.clients.pageviews import Pageviews
+from factmill.tasks.clients.sparql import SparqlClient
+from factmill.tasks.clients.wikipedia import Wikipedia
+from factmill.tasks.core.calls.call import Call, Reply, Service
+from factmill.tasks.core.calls.knowledge import call_find_items
+from factmill.tasks.core.calls.linkers import call_link, read_links
+from factmill.tasks.core.calls.pageviews import call_pageviews
+from factmill.tasks.core.calls.paths import PathsByCalls, ask_service, call_item_paths
+from factmill.tasks.core.calls.wikipedia import (
     call_page_revision_at,
+    call_page_states,
     call_page_text,
     call_resolve_title,
     read_resolved_title,
     read_revision,
 )
-from tasks.core.paths import FoundPaths, PathOptions, list_path_ids
-from tasks.core.service_settings import Limits
-from tasks.text.values.literals import Date
-from tasks.world.serving import RunningWorld, running_world
+from factmill.tasks.core.paths import FoundPaths, PathOptions, list_path_ids
+from factmill.tasks.core.service_settings import Limits
+from factmill.tasks.text.values.literals import Date
+from factmill.tasks.world.serving import RunningWorld, running_world
 
 LIMITS = Limits(parallel=2, timeout_s=5, attempts=4, backoff_s=0.02, batch=50)
 AGENT = "factmill tests"
@@ -43,9 +42,8 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningWorld]:
 
 @pytest.fixture
 def clients(world: RunningWorld) -> Iterator[dict[str, Service]]:
-    queries = {name: load_query(query_id) for name, query_id in QUERY_IDS.items()}
     yield {
-        "wikidata": WikidataSparql(world.sparql_proxy, "w", LIMITS, AGENT, queries),
+        "wikidata": SparqlClient("Wikidata", world.sparql_proxy, "w", LIMITS, AGENT),
         "wikipedia": Wikipedia(world.endpoints["wikipedia"], "p", LIMITS, AGENT),
         "pageviews": Pageviews(world.endpoints["pageviews"], "v", LIMITS, AGENT),
         "falcon": Falcon(world.endpoints["falcon"], "f", LIMITS, AGENT),
@@ -163,11 +161,10 @@ def test_paths_are_the_same_when_queries_are_refused_for_their_size(
     world: RunningWorld, clients: dict[str, Service], fault: dict[str, Any]
 ) -> None:
     calm = find_paths(clients["wikidata"])
-    queries = {name: load_query(query_id) for name, query_id in QUERY_IDS.items()}
     limits = LIMITS.model_copy(update={"timeout_s": 1.0})
     put = requests.post(f"{world.app_url}/faults", json={"path": PATHS["wikidata"], "times": 3, **fault}, timeout=5)
     assert put.ok, put.text
-    after = find_paths(WikidataSparql(world.sparql_proxy, "w", limits, AGENT, queries))
+    after = find_paths(SparqlClient("Wikidata", world.sparql_proxy, "w", limits, AGENT))
     assert after == calm
     assert requests.get(f"{world.app_url}/faults", timeout=5).json() in ([], {"faults": []})
 

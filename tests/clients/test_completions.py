@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from tasks.clients.completions import judge_answer, judge_error, read_completion
-from tasks.clients.openai_server import Answer
-from tasks.clients.sending.sender import Retry
-from tasks.errors import AccountBlocked, ServiceUnreachable
+from factmill.tasks.clients.completions import judge_answer, judge_error, read_completion
+from factmill.tasks.clients.openai_server import Answer
+from factmill.tasks.clients.sending.sender import Retry
+from factmill.tasks.errors import AccountBlocked, ServiceUnreachable
 
 
 def error(message: str, **more: Any) -> dict[str, Any]:

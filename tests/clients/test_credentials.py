@@ -12,18 +12,18 @@ from typing import Any
 import pytest
 from support.webs.loopback import Loopback, Seen
 
-from tasks.clients.batch_jobs.job_files import JobFile
-from tasks.clients.batch_jobs.remote import Remote
-from tasks.clients.chat import Chat
-from tasks.clients.openai_server import OpenAiServer
-from tasks.clients.perplexity import Scorer
-from tasks.core.calls.call import Call
-from tasks.core.calls.chat import call_chat
-from tasks.core.calls.perplexity import call_perplexity
-from tasks.core.prompts import fill_in, read_prompt
-from tasks.core.service_settings import Limits, Model
-from tasks.errors import ServiceUnreachable, SettingsError
-from tasks.settings import api_key
+from factmill.tasks.clients.batch_jobs.job_files import JobFile
+from factmill.tasks.clients.batch_jobs.remote import Remote
+from factmill.tasks.clients.chat import Chat
+from factmill.tasks.clients.openai_server import OpenAiServer
+from factmill.tasks.clients.perplexity import Scorer
+from factmill.tasks.core.calls.call import Call
+from factmill.tasks.core.calls.chat import call_chat
+from factmill.tasks.core.calls.local_models import call_perplexity
+from factmill.tasks.core.prompts import fill_in, read_prompt
+from factmill.tasks.core.service_settings import Limits, Model
+from factmill.tasks.errors import ServiceUnreachable, SettingsError
+from factmill.tasks.settings import api_key
 
 PROMPT = read_prompt(
     "test/p", b'+++\nrole = "author"\ninputs = ["name"]\ntemperature = 0\nmax_tokens = 9\n+++\n# user\nWho is $name?\n'
@@ -175,7 +175,7 @@ def test_a_program_that_is_not_there_is_named(server, inbox):
 
 
 def test_a_command_that_never_ends_is_given_up(server, inbox, monkeypatch):
-    monkeypatch.setattr("tasks.clients.sending.credentials._COMMAND_TIMEOUT_S", 0.2)
+    monkeypatch.setattr("factmill.tasks.clients.sending.credentials._COMMAND_TIMEOUT_S", 0.2)
     command = [sys.executable, "-c", "import time; time.sleep(60)"]
     with pytest.raises(ServiceUnreachable, match="gave no key within"):
         open_chat(server, key_command=command).send([ask()], inbox)

@@ -4,14 +4,12 @@ import pytest
 from support.webs.loopback import Seen
 from support.webs.wikidata_web import answer_from, open_store, read_query
 
-from tasks.assets import load_query
-from tasks.clients.dbpedia import Dbpedia
-from tasks.core.calls.dbpedia import call_same_as, read_same_as
-from tasks.errors import ServiceUnreachable
+from factmill.tasks.clients.sparql import SparqlClient
+from factmill.tasks.core.calls.linkers import call_same_as, read_same_as
+from factmill.tasks.errors import ServiceUnreachable
 
 HERE = "test-dbpedia"
 RESOURCE = "http://dbpedia.org/resource/"
-QUERY = load_query("dbpedia/same_as")
 TITLES = [
     "Mercury_(planet)",
     "Washington,_D.C.",
@@ -45,7 +43,7 @@ def store():
 
 @pytest.fixture
 def client(server, limits):
-    return Dbpedia(f"{server.url}/sparql", HERE, limits, "factmill-tests (someone@example.org)", QUERY)
+    return SparqlClient("DBpedia", f"{server.url}/sparql", HERE, limits, "factmill-tests (someone@example.org)")
 
 
 @pytest.mark.parametrize("title", TITLES)

@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 from support.webs.loopback import Loopback, Seen
 
-from tasks.clients.chat import Chat
-from tasks.clients.event_streams import read_body
-from tasks.clients.sending.sender import Retry
-from tasks.core.calls.call import Call
-from tasks.core.calls.chat import call_chat
-from tasks.core.prompts import fill_in, read_prompt
-from tasks.core.service_settings import Limits, Model
+from factmill.tasks.clients.chat import Chat
+from factmill.tasks.clients.event_streams import read_body
+from factmill.tasks.clients.sending.sender import Retry
+from factmill.tasks.core.calls.call import Call
+from factmill.tasks.core.calls.chat import call_chat
+from factmill.tasks.core.prompts import fill_in, read_prompt
+from factmill.tasks.core.service_settings import Limits, Model
 
 PROMPT = read_prompt(
     "test/p", b'+++\nrole = "author"\ninputs = ["name"]\ntemperature = 0\nmax_tokens = 9\n+++\n# user\nWho is $name?\n'

@@ -4,8 +4,8 @@ import threading
 
 import pytest
 
-from tasks.clients.falcon import LISTS, Falcon
-from tasks.core.calls.falcon import Link, Links, call_link, read_links
+from factmill.tasks.clients.falcon import LISTS, Falcon
+from factmill.tasks.core.calls.linkers import Link, Links, call_link, read_links
 
 HERE = "test-falcon"
 FOUND = {"json": {"entities_wikidata": [{"URI": "http://www.wikidata.org/entity/Q64", "surface form": "Berlin"}]}}

@@ -10,10 +10,10 @@ import pytest
 from support.webs.every_client import CLIENTS
 from support.webs.hostile import BODY, DEFECTS, HEAD, REPLIES, HostileServer, send
 
-from tasks.clients.sending.sender import interrupt_sending
-from tasks.core.calls.call import Reply
-from tasks.core.service_settings import Limits
-from tasks.errors import ServiceError, ServiceUnreachable
+from factmill.tasks.clients.sending.sender import interrupt_sending
+from factmill.tasks.core.calls.call import Reply
+from factmill.tasks.core.service_settings import Limits
+from factmill.tasks.errors import ServiceError, ServiceUnreachable
 
 IN_THREADS = ("wikidata", "dbpedia", "wikipedia", "pageviews")
 ENDLESS = ("endless", "gzip bomb")

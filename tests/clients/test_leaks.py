@@ -12,17 +12,17 @@ from support.batches.asking import PROMPT, jobs
 from support.secrets.spelled_keys import KEY, SPELLINGS, find_key
 from support.webs.loopback import Loopback, Seen
 
-from flows.commands.doctor import _reach_model
-from tasks.clients.batch_jobs.job_files import JobsPlace
-from tasks.clients.chat import Chat
-from tasks.clients.openai_server import OpenAiServer
-from tasks.clients.perplexity import Scorer
-from tasks.clients.sending.secrets import Secrets
-from tasks.core.calls.chat import call_chat
-from tasks.core.calls.perplexity import call_perplexity
-from tasks.core.prompts import fill_in, read_prompt
-from tasks.core.service_settings import Limits, Model
-from tasks.errors import FactmillError
+from factmill.flows.commands.doctor import _reach_model
+from factmill.tasks.clients.batch_jobs.job_files import JobsPlace
+from factmill.tasks.clients.chat import Chat
+from factmill.tasks.clients.openai_server import OpenAiServer
+from factmill.tasks.clients.perplexity import Scorer
+from factmill.tasks.clients.sending.secrets import Secrets
+from factmill.tasks.core.calls.chat import call_chat
+from factmill.tasks.core.calls.local_models import call_perplexity
+from factmill.tasks.core.prompts import fill_in, read_prompt
+from factmill.tasks.core.service_settings import Limits, Model
+from factmill.tasks.errors import FactmillError
 
 ASKED = call_chat("m", "m", fill_in(read_prompt("test/p", PROMPT), name="Ada"))
 HALF = len(KEY) // 2

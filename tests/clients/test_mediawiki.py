@@ -4,11 +4,10 @@ from typing import Any
 
 import pytest
 
-from tasks.clients.mediawiki import MediaWiki, RefusedError
-from tasks.clients.sending.sender import Retry
-from tasks.clients.wikipedia import Wikipedia
-from tasks.core.calls.wikipedia import call_search
-from tasks.errors import ServiceUnreachable
+from factmill.tasks.clients.sending.sender import Retry
+from factmill.tasks.clients.wikipedia import MediaWiki, RefusedError, Wikipedia
+from factmill.tasks.core.calls.wikipedia import call_search
+from factmill.tasks.errors import ServiceUnreachable
 
 HERE = "test-wikipedia"
 FOUND = {"json": {"query": {"search": [{"title": "Berlin"}]}}}

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 from support.webs.loopback import Seen
 
-from tasks.clients.pageviews import Pageviews
-from tasks.core.calls.knowledge import call_pageviews
-from tasks.errors import ServiceUnreachable
+from factmill.tasks.clients.pageviews import Pageviews
+from factmill.tasks.core.calls.pageviews import call_pageviews
+from factmill.tasks.errors import ServiceUnreachable
 
 HERE = "test-pageviews"
 DAYS = {"json": {"items": [{"timestamp": "2025010100", "views": 7}, {"timestamp": "2025010300", "views": 35}]}}

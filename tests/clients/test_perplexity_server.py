@@ -5,10 +5,10 @@ import math
 import pytest
 from clients.test_chat import KEY, model
 
-from tasks.clients.perplexity import Scorer
-from tasks.core.calls.perplexity import call_perplexity, name_scorer, read_weighed
-from tasks.core.service_settings import Limits
-from tasks.errors import ServiceUnreachable
+from factmill.tasks.clients.perplexity import Scorer
+from factmill.tasks.core.calls.local_models import call_perplexity, name_scorer, read_weighed
+from factmill.tasks.core.service_settings import Limits
+from factmill.tasks.errors import ServiceUnreachable
 
 TEXT = "Ada was born in London."
 

@@ -5,12 +5,12 @@ from clients.test_chat import HERE, PROMPT, ask, open_chat, says
 from clients.test_chat_tools import TOOL
 from clients.test_refusals import ONE_BY_ONE
 
-from tasks.clients.probes import Probes, list_omissions
-from tasks.clients.sending.budget import Account, Budget, spending
-from tasks.core.calls.chat import call_chat
-from tasks.core.prompts import Ask, fill_in, read_prompt
-from tasks.core.service_settings import Limits, Model
-from tasks.core.spending.bounds import Bounds
+from factmill.tasks.clients.probes import Probes, list_omissions
+from factmill.tasks.clients.sending.budget import Account, Budget, spending
+from factmill.tasks.core.calls.chat import call_chat
+from factmill.tasks.core.prompts import Ask, fill_in, read_prompt
+from factmill.tasks.core.service_settings import Limits, Model
+from factmill.tasks.core.spending.bounds import Bounds
 
 REFUSED = {"status": 400, "json": {"error": {"message": "Bad request."}}}
 NAMES = [f"person {number}" for number in range(20)]

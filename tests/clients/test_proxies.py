@@ -6,12 +6,12 @@ import pytest
 from support.webs.loopback import Loopback
 from support.webs.proxies import LoopbackProxy, make_certificates
 
-from tasks.clients.chat import Chat
-from tasks.clients.sending.connections import describe_proxy, find_proxy
-from tasks.core.calls.chat import call_chat
-from tasks.core.prompts import fill_in, read_prompt
-from tasks.core.service_settings import Limits, Model
-from tasks.errors import ServiceUnreachable, SettingsError
+from factmill.tasks.clients.chat import Chat
+from factmill.tasks.clients.sending.connections import describe_proxy, find_proxy
+from factmill.tasks.core.calls.chat import call_chat
+from factmill.tasks.core.prompts import fill_in, read_prompt
+from factmill.tasks.core.service_settings import Limits, Model
+from factmill.tasks.errors import ServiceUnreachable, SettingsError
 
 HOST = "model.invalid"
 PROMPT = read_prompt(

@@ -7,10 +7,10 @@ import pytest
 from support.webs.every_client import CLIENTS, HERE
 from support.webs.loopback import Loopback, Seen
 
-from tasks.clients.sending.lazy import LazyService
-from tasks.clients.sending.redirects import check_redirect
-from tasks.core.spending.bounds import Bounds
-from tasks.errors import BudgetReached, ServiceUnreachable
+from factmill.tasks.clients.sending.bounded import check_redirect
+from factmill.tasks.clients.sending.lazy import LazyService
+from factmill.tasks.core.spending.bounds import Bounds
+from factmill.tasks.errors import BudgetReached, ServiceUnreachable
 
 
 @pytest.fixture

@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
-from tasks.clients.error_texts import is_prompt_too_long
-from tasks.clients.refusals import is_unexplained, read_refusal
-from tasks.core.service_settings import Model
+from factmill.tasks.clients.refusals import is_prompt_too_long, is_unexplained, read_refusal
+from factmill.tasks.core.service_settings import Model
 
 MODEL = Model(kind="openai", name="m", json_schema=True, choices=True, reasoning_effort="low")
 TOOL = {"type": "function", "function": {"name": "search", "parameters": {"type": "object"}}}

@@ -3,10 +3,10 @@
 import pytest
 from clients.test_chat import HERE, PROMPT, ask, model, open_chat, says
 
-from tasks.clients.refusals import merge_roles, read_refusal
-from tasks.core.calls.chat import call_chat
-from tasks.core.prompts import fill_in, read_prompt
-from tasks.core.service_settings import Limits, Model
+from factmill.tasks.clients.refusals import merge_roles, read_refusal
+from factmill.tasks.core.calls.chat import call_chat
+from factmill.tasks.core.prompts import fill_in, read_prompt
+from factmill.tasks.core.service_settings import Limits, Model
 
 ONE_BY_ONE = Limits(parallel=1, timeout_s=60, attempts=3, backoff_s=0.01)
 

@@ -9,8 +9,8 @@ from support.webs.every_client import CLIENTS
 from support.webs.loopback import Loopback
 from support.webs.proxies import make_certificates
 
-from tasks.core.service_settings import Limits
-from tasks.errors import ServiceUnreachable
+from factmill.tasks.core.service_settings import Limits
+from factmill.tasks.errors import ServiceUnreachable
 
 PATIENT = Limits(parallel=4, timeout_s=20, attempts=9, backoff_s=60)
 """A second try would come after the test's time."""

@@ -7,7 +7,7 @@ import pytest
 from support.webs.every_client import CLIENTS, WITH_TOKENS
 from support.webs.loopback import Loopback, Seen
 
-from tasks.errors import ServiceUnreachable
+from factmill.tasks.errors import ServiceUnreachable
 
 TOKEN = "eyJ0eXAiOiJKV1Qi.c2VjcmV0LTAx.Zm9yZ2VkIQ"
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from tasks.clients.wikipedia import Wikipedia
-from tasks.core.calls.wikipedia import (
+from factmill.tasks.clients.wikipedia import Wikipedia
+from factmill.tasks.core.calls.wikipedia import (
     Page,
     ResolvedTitle,
     Revision,
@@ -18,7 +18,7 @@ from tasks.core.calls.wikipedia import (
     read_resolved_title,
     read_revision,
 )
-from tasks.errors import ServiceUnreachable
+from factmill.tasks.errors import ServiceUnreachable
 
 HERE = "test-wikipedia"
 AT = "2023-11-20T00:00:00Z"

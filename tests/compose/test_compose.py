@@ -21,8 +21,8 @@ from prefect.settings import Settings
 from prefect.settings.legacy import _get_valid_setting_names
 from support.processes.ready import run_ready
 
-from flows.cli.main import app
-from tasks.world.store import find_oxigraph
+from factmill.flows.cli.main import app
+from factmill.tasks.world.serving import find_oxigraph
 
 ROOT = Path(__file__).resolve().parents[2]
 COMPOSE = yaml.safe_load((ROOT / "docker-compose.yml").read_text("utf-8"))
@@ -211,7 +211,7 @@ def test_the_image_is_made_of_the_locks_and_of_what_the_package_needs() -> None:
         assert any(line == f"!{source}" or line.startswith(f"!{source}/") for line in allowed), source
     assert all((ROOT / line[1:]).exists() for line in allowed if line.startswith("!"))
     wheel = PROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]
-    for needed in [*wheel["only-include"], *wheel["force-include"], PROJECT["project"]["readme"]]:
+    for needed in [*wheel["packages"], "flows", "tasks", *wheel["force-include"], PROJECT["project"]["readme"]]:
         assert any(line.startswith("!") and f"{needed}/".startswith(f"{line[1:]}/") for line in allowed), needed
     locks = re.findall(r"--require-hashes -r (\S+)", "\n".join(DOCKERFILE))
     makefile = (ROOT / "Makefile").read_text("utf-8")

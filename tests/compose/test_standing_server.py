@@ -14,7 +14,7 @@ import yaml
 from support.commands.command import ROOT, Factmill
 from support.processes.postgres import running_postgres
 
-from tasks.processes import HOST, free_port, read_tail, start_child, stop_child
+from factmill.tasks.processes import HOST, free_port, read_tail, start_child, stop_child
 
 pytestmark = pytest.mark.slow
 PASSWORD = "p@ss:w/r%d#1"

@@ -1,6 +1,6 @@
 """What reports count."""
 
-from tasks.core.counting import compare_figures, count_values, divide
+from factmill.tasks.core.measures.bins import compare_figures, count_values, divide
 
 
 def test_values_are_counted_in_their_own_order() -> None:

@@ -2,8 +2,8 @@
 
 import pytest
 
-from tasks.core.epochs import read_epoch
-from tasks.errors import UsageError
+from factmill.tasks.core.epochs import read_epoch
+from factmill.tasks.errors import UsageError
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,8 @@
 
 import pytest
 
-from tasks.core.finish_reasons import classify_finish, describe_unknown
-from tasks.core.replies import TEXT, Said, Unreadable, read_said
+from factmill.tasks.core.finish_reasons import classify_finish, describe_unknown
+from factmill.tasks.core.replies import TEXT, Said, Unreadable, read_said
 
 WORDS = {
     "cut": "length max_tokens model_length MAX_TOKENS MaxTokens incomplete max_output_tokens model_context_window_exceeded",

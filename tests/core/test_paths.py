@@ -3,7 +3,7 @@
 import numpy as np
 import pyarrow as pa
 
-from tasks.core.paths import ITEM_PATHS, LITERAL_PATHS, list_path_ids
+from factmill.tasks.core.paths import ITEM_PATHS, LITERAL_PATHS, list_path_ids
 
 SUBJECTS, OBJECTS = np.array([42, 7]), np.array([145, 25169])
 

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from tasks.assets import ROOT, load_prompt, load_query
-from tasks.core.prompts import MOST_SHOWN, fill_in, read_prompt
-from tasks.errors import PromptError
+from factmill.tasks.assets import ROOT, load_prompt, load_query
+from factmill.tasks.core.prompts import MOST_SHOWN, fill_in, read_prompt
+from factmill.tasks.errors import PromptError
 
 HEAD = '+++\nrole = "author"\ninputs = ["name"]\ntemperature = 0.5\n+++\n'
 

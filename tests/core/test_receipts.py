@@ -2,7 +2,7 @@
 
 import pytest
 
-from tasks.core.receipts import Batch, describe_stage, name_batch
+from factmill.tasks.core.receipts import Batch, describe_stage, name_batch
 
 
 @pytest.mark.parametrize(

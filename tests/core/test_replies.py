@@ -9,13 +9,13 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from support.steps.replies import hearing
 
-from tasks.biokalma.core.paragraph_replies import PARAGRAPH, QUESTION, read_paragraph, read_question
-from tasks.core.authoring.granularity import CONSISTENCY, LEVELS, read_levels, read_verdict
-from tasks.core.replies import TEXT, Form, Said, Unreadable, read_said
-from tasks.fanoutqa.core.replies import OBJECTIVITY, REWRITE, WordingReply, read_wording
-from tasks.fanoutqa.core.replies import read_verdict as read_letter
-from tasks.multihal.core.path_choice import SCORE, SELECTION, read_score, read_selection
-from tasks.slaq.core.replies import (
+from factmill.tasks.biokalma.core.replies import PARAGRAPH, QUESTION, read_paragraph, read_question
+from factmill.tasks.core.authoring.granularity import CONSISTENCY, LEVELS, read_levels, read_verdict
+from factmill.tasks.core.replies import TEXT, Form, Said, Unreadable, read_said
+from factmill.tasks.fanoutqa.core.replies import OBJECTIVITY, REWRITE, WordingReply, read_wording
+from factmill.tasks.fanoutqa.core.replies import read_verdict as read_letter
+from factmill.tasks.multihal.core.path_choice import SCORE, SELECTION, read_score, read_selection
+from factmill.tasks.slaq.core.replies import (
     CHECK_LINES,
     FACT_TYPE_LINE,
     PAIRS_OBJECT,
@@ -24,7 +24,7 @@ from tasks.slaq.core.replies import (
     read_fact_type,
     read_generated,
 )
-from tasks.text.undressing import drop_thoughts
+from factmill.tasks.text.undressing import drop_thoughts
 
 PAIRS = {
     "short": [{"question": f"Who built bridge {number}?", "answer": f"Builder {number}"} for number in range(1, 6)],

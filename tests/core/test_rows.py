@@ -7,10 +7,10 @@ import pyarrow as pa
 import pytest
 from pydantic import BaseModel, ValidationError
 
-from tasks.core.calls.call import Call
-from tasks.core.fingerprints import canonical_json, digest_json, seed_from
-from tasks.core.rows import Row, arrow_schema, arrow_table, column_docs, rows_from_arrow
-from tasks.granola.core import rows as granola_rows
+from factmill.tasks.core.calls.call import Call
+from factmill.tasks.core.fingerprints import canonical_json, digest_json, seed_from
+from factmill.tasks.core.rows import Row, arrow_schema, arrow_table, column_docs, rows_from_arrow
+from factmill.tasks.granola.core import rows as granola_rows
 
 
 class Part(BaseModel):

@@ -7,19 +7,19 @@ from typing import Any
 import pytest
 from support.steps.replies import hearing
 
-from tasks.biokalma.core.evaluation.geval import RATING, read_rating
-from tasks.biokalma.core.paragraph_replies import PARAGRAPH, QUESTION, read_paragraph, read_question
-from tasks.core.authoring.fanout_wording import WORDED, Wording, check_worded
-from tasks.core.authoring.granularity import CONSISTENCY, LEVELS, read_levels, read_verdict
-from tasks.core.replies import CITED, TEXT, Unreadable
-from tasks.fanoutqa.core.evaluation.verdicts import VERDICT, read_grade
-from tasks.fanoutqa.core.replies import OBJECTIVITY, REWRITE, read_wording
-from tasks.fanoutqa.core.replies import read_verdict as read_letter
-from tasks.granola.core.evaluation.answers import read_answer
-from tasks.multihal.core.evaluation.answers import ANSWER
-from tasks.multihal.core.path_choice import SCORE, SELECTION, read_score, read_selection
-from tasks.slaq.core.evaluation.verdicts import VERDICT_LINE, read_verdicts
-from tasks.slaq.core.replies import (
+from factmill.tasks.biokalma.core.evaluation.rows import RATING, read_rating
+from factmill.tasks.biokalma.core.replies import PARAGRAPH, QUESTION, read_paragraph, read_question
+from factmill.tasks.core.authoring.fanout_wording import WORDED, Wording, check_worded
+from factmill.tasks.core.authoring.granularity import CONSISTENCY, LEVELS, read_levels, read_verdict
+from factmill.tasks.core.evaluation.answers import read_answer
+from factmill.tasks.core.replies import CITED, TEXT, Unreadable
+from factmill.tasks.fanoutqa.core.evaluation.verdicts import VERDICT, read_grade
+from factmill.tasks.fanoutqa.core.replies import OBJECTIVITY, REWRITE, read_wording
+from factmill.tasks.fanoutqa.core.replies import read_verdict as read_letter
+from factmill.tasks.multihal.core.evaluation.answers import ANSWER
+from factmill.tasks.multihal.core.path_choice import SCORE, SELECTION, read_score, read_selection
+from factmill.tasks.slaq.core.evaluation.verdicts import VERDICT_LINE, read_verdicts
+from factmill.tasks.slaq.core.replies import (
     CHECK_LINES,
     FACT_TYPE_LINE,
     PAIRS_OBJECT,

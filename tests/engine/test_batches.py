@@ -8,17 +8,17 @@ from typing import Any
 import pytest
 from support.steps.warehouses import empty_warehouse
 
-from tasks.core.calls.call import Call, Deliver, Reply
-from tasks.core.prompts import fill_in, read_prompt
-from tasks.core.receipts import Batch
-from tasks.core.replies import TEXT, Unreadable
-from tasks.core.rows import Merged, Reject, Row, arrow_table
-from tasks.engine import runs
-from tasks.engine.batches import Work, choose_size, finished, work_on
-from tasks.engine.runs import Run
-from tasks.errors import BuildError
-from tasks.storage.recording.recorder import Recorder
-from tasks.storage.shards import read_shard
+from factmill.tasks.core.calls.call import Call, Deliver, Reply
+from factmill.tasks.core.prompts import fill_in, read_prompt
+from factmill.tasks.core.receipts import Batch, Receipt
+from factmill.tasks.core.replies import TEXT, Unreadable
+from factmill.tasks.core.rows import Merged, Reject, Row, arrow_table
+from factmill.tasks.engine import runs
+from factmill.tasks.engine.batches import Dataset, Work, choose_size, finished, work_on
+from factmill.tasks.engine.runs import Run
+from factmill.tasks.errors import BuildError
+from factmill.tasks.storage.recording.recorder import Recorder
+from factmill.tasks.storage.shards import read_shard
 
 PROMPT = read_prompt("test/name", b'+++\nrole = "author"\ninputs = ["name"]\n+++\n# user\n$name\n')
 
@@ -81,9 +81,10 @@ def ask_all(work: Work, names: Sequence[str]) -> dict[str, Any]:
 def test_a_reply_that_cannot_be_read_is_asked_for_once_more_with_the_reason(
     open_work: Callable[[Scripted], Work],
 ) -> None:
-    model = Scripted({"a": [said("1")], "b": [said("two"), said("2")]})
-    assert ask_all(open_work(model), ["a", "b"]) == {"a": 1, "b": 2}
-    assert [name for name, _ in model.asked] == ["a", "b", "b"]
+    whole = said("3", finish="length")  # a whole answer counts, though the token limit ended it
+    model = Scripted({"a": [said("1")], "b": [said("two"), said("2")], "c": [whole]})
+    assert ask_all(open_work(model), ["a", "b", "c"]) == {"a": 1, "b": 2, "c": 3}
+    assert [name for name, _ in model.asked] == ["a", "b", "c", "b"]
     assert "expected a number, found 'two'" in model.asked[-1][1]
 
 
@@ -117,10 +118,6 @@ def test_each_kind_of_unreadable_reply_has_its_reason_and_is_asked_again_where_t
     model = Scripted({"b": replies})
     assert ask_all(open_work(model), ["b"])["b"].reason == reason
     assert len(model.asked) == asked
-
-
-def test_a_whole_answer_counts_though_the_token_limit_ended_it(open_work: Callable[[Scripted], Work]) -> None:
-    assert ask_all(open_work(Scripted({"b": [said("2", finish="length")]})), ["b"]) == {"b": 2}
 
 
 def test_what_was_taken_off_a_reply_stands_with_the_use_of_its_call(open_work: Callable[[Scripted], Work]) -> None:
@@ -239,7 +236,7 @@ def test_a_thing_that_several_rows_need_is_looked_up_and_read_once(
 def test_a_local_graph_is_asked_in_portions(
     open_work: Callable[[Scripted], Work], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tasks.engine.batches._LOOKED_UP_AT_ONCE", 2)
+    monkeypatch.setattr("factmill.tasks.engine.batches._LOOKED_UP_AT_ONCE", 2)
     graph = Local({name: [Reply(name)] for name in "ABCDE"} | {"C": [Reply(None, "failed", "bad_call: no")]})
     work, sent = open_work(graph), list[int]()
     send = graph.send
@@ -259,7 +256,7 @@ def test_rows_that_are_turned_into_columns_in_parts_leave_the_same_shard(
 ) -> None:
     receipts, written = [], []
     for at_once in (1_000, 2):
-        monkeypatch.setattr("tasks.engine.batches._TURNED_AT_ONCE", at_once)
+        monkeypatch.setattr("factmill.tasks.engine.batches._TURNED_AT_ONCE", at_once)
         work = open_work(Scripted({}))
         rows = [Named(id=f"{number}", name=f"name {number}") for number in range(5)]
         for row in rows:
@@ -277,3 +274,42 @@ def test_rows_that_are_turned_into_columns_in_parts_leave_the_same_shard(
 )
 def test_a_large_stage_has_64_batches_at_most(told: int, rows: int, size: int) -> None:
     assert choose_size(told, rows) == size
+
+
+def dataset(*rows: int) -> Dataset:
+    return Dataset(
+        tuple(
+            Receipt(stage="s", index=i, key="k", shard=f"s{i}", rows_in=n, rows=n, rejects=0, merged=0, digest="d")
+            for i, n in enumerate(rows)
+        )
+    )
+
+
+@pytest.mark.parametrize(
+    ("start", "stop", "shards", "skipped"),
+    [
+        (0, 3, ("s0",), 0),
+        (2, 4, ("s0", "s2"), 0),
+        (3, 7, ("s2",), 3),
+        (4, 9, ("s2", "s3"), 3),
+        (7, 9, ("s3",), 7),
+        (0, 9, ("s0", "s2", "s3"), 0),
+    ],
+)
+def test_a_range_names_only_the_shards_it_touches(start: int, stop: int, shards: tuple[str, ...], skipped: int) -> None:
+    assert dataset(3, 0, 4, 2).shards_of(start, stop) == (shards, skipped)
+
+
+def test_an_empty_dataset_still_has_a_shard_to_read_the_columns_from() -> None:
+    assert dataset(0, 0).shards_of(0, 0) == (("s0",), 0)
+
+
+def test_a_range_names_the_units_its_rows_come_from() -> None:
+    units = (("P19",), ("P26",), ("P50",), ("P50", "P57"))
+    rows = Dataset(dataset(3, 0, 4, 2).receipts, units)
+    assert [rows.units_of(*each) for each in ((0, 3), (2, 4), (7, 9), (0, 9))] == [
+        ("P19",),
+        ("P19", "P50"),
+        ("P50", "P57"),
+        ("P19", "P50", "P57"),
+    ]

@@ -1,8 +1,19 @@
 """Builds that publish nothing: which losses end one early, and what is told of it."""
 
+from pathlib import Path
+
 import pytest
 
-from tasks.engine.endings import describe_loss, describe_silence, find_main_loss, is_lost_to_run, is_silent
+from factmill.tasks.core.receipts import Receipt
+from factmill.tasks.engine.endings import (
+    count_reasons,
+    describe_loss,
+    describe_silence,
+    find_main_loss,
+    is_lost_to_run,
+    is_silent,
+)
+from factmill.tasks.storage.shards import REJECTS, make_table, write_shard
 
 
 @pytest.mark.parametrize(
@@ -49,16 +60,11 @@ def test_a_loss_is_told_with_stage_cause_detail_and_what_to_do() -> None:
     )
 
 
-def test_a_filter_that_empties_a_build_is_told_as_a_verdict() -> None:
-    told = describe_loss({"check": {"trivial": 2}}, "left: none", "embedded", is_passing=False)
-    assert told.startswith(
-        "check lost 2 to trivial, the first: left: none. What to do: these are verdicts about the rows"
-    )
-    assert "again" not in told
-
-
-def test_a_verdict_that_rests_on_a_service_that_was_down_is_told_as_one_to_try_again() -> None:
-    told = describe_loss({"link": {"no_item_in_question": 2}}, "who?", "w", is_passing=True)
+def test_a_filter_that_empties_a_build_is_told_as_a_verdict_unless_a_service_was_down() -> None:
+    told = describe_loss({"check": {"trivial": 2}}, "left: none", "w", is_passing=False)
+    first = "check lost 2 to trivial, the first: left: none. What to do: "
+    assert told.startswith(f"{first}these are verdicts about the rows") and "again" not in told
+    told = describe_loss({"check": {"trivial": 2}}, "left: none", "w", is_passing=True)
     assert told.endswith("`factmill doctor --world w`, then run the same command again: what failed is asked anew")
 
 
@@ -71,3 +77,11 @@ def test_a_stage_that_got_no_answer_is_told_as_such() -> None:
     assert told.startswith(
         "judge_answers got no answer for any row (3 in all). What to do: look at the service with `factmill doctor"
     )
+
+
+def test_reasons_are_counted_the_most_frequent_first(tmp_path: Path) -> None:
+    rows = [(f"{at}", reason, "", None) for at, reason in enumerate("bcab")]
+    write_shard(tmp_path / "0", {"rejects": make_table(REJECTS, rows)})
+    told = {"stage": "s", "index": 0, "key": "k", "digest": "d"}
+    receipt = Receipt(shard=str(tmp_path / "0"), rows_in=4, rows=0, rejects=4, merged=0, **told)
+    assert list(count_reasons([receipt]).items()) == [("b", 2), ("a", 1), ("c", 1)]

@@ -1,13 +1,15 @@
 """What a run's folder says of it."""
 
+import os
 import shutil
 from pathlib import Path
 
 import pytest
 
-from tasks.assets import ROOT
-from tasks.engine.runs import RUN, describe_run, read_run
-from tasks.options import RunOptions
+from factmill.tasks.assets import ROOT
+from factmill.tasks.engine.runs import RUN, describe_run, forget_finished, hold, read_run
+from factmill.tasks.errors import BuildError
+from factmill.tasks.options import RunOptions
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", '{"lock": {}, "origin": {}}', "[" * 10_000, "9" * 5000])
@@ -33,6 +35,15 @@ def test_a_run_that_goes_on_is_in_the_world_and_reads_the_files_that_it_is_told_
     assert (described["options"]["world"], described["origin"]) == (str(copy), {"files": {"P19": "moved"}})
 
 
+def test_a_run_whose_description_was_changed_by_hand_begins_anew(tmp_path: Path) -> None:
+    options = RunOptions(warehouse=tmp_path / "w.duckdb")
+    describe_run(tmp_path, {}, {}, options)
+    begun = read_run(tmp_path)["options"]["begun"]
+    (tmp_path / RUN).write_text((tmp_path / RUN).read_text().replace(begun, "2020-01-01T00:00:00+00:00"))
+    describe_run(tmp_path, {}, {}, options)
+    assert read_run(tmp_path)["options"]["begun"] > begun
+
+
 def test_a_run_keeps_its_moment_and_not_its_mode_when_it_goes_on(tmp_path: Path) -> None:
     described = []
     for mode in ("record", "replay", "record"):
@@ -42,3 +53,17 @@ def test_a_run_keeps_its_moment_and_not_its_mode_when_it_goes_on(tmp_path: Path)
     assert len({each["begun"] for each in described}) == 1
     describe_run(tmp_path, {}, {}, RunOptions(stale_if_error=True, warehouse=tmp_path / "w.duckdb"))
     assert read_run(tmp_path)["options"]["begun"] > described[0]["begun"]
+
+
+def test_a_run_folder_that_a_stopped_process_left_goes_and_one_that_is_held_stays(tmp_path: Path) -> None:
+    folder = tmp_path / "toy-1"
+    forget_finished(folder)
+    (folder / "stage").mkdir(parents=True)
+    holder = hold(folder)
+    forget_finished(folder)
+    assert (folder / "stage").is_dir()
+    with pytest.raises(BuildError, match=rf"process {os.getpid()} is making this very build"):
+        hold(folder)
+    os.close(holder)
+    forget_finished(folder)
+    assert list(tmp_path.iterdir()) == []

@@ -1,8 +1,8 @@
 """Wikimedia's services of a process share one limiter, and the Query Service has its own: measured at a loopback server."""
 
-import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -10,14 +10,15 @@ from typing import Any
 import pytest
 from support.webs.loopback import Loopback, Seen
 
-from tasks import settings
-from tasks.clients.sending import limiter as limiting
-from tasks.core.calls.call import Call, Reply
-from tasks.core.calls.knowledge import call_label, call_pageviews
-from tasks.core.calls.wikipedia import call_search
-from tasks.engine import services as opening
-from tasks.engine.services import Services
-from tasks.errors import SettingsError
+from factmill.tasks import settings
+from factmill.tasks.clients.sending import limiter as limiting
+from factmill.tasks.core.calls.call import Call, Reply
+from factmill.tasks.core.calls.knowledge import call_label
+from factmill.tasks.core.calls.pageviews import call_pageviews
+from factmill.tasks.core.calls.wikipedia import call_search
+from factmill.tasks.engine import services as opening
+from factmill.tasks.engine.services import Services
+from factmill.tasks.errors import SettingsError
 
 ANSWERS: dict[str, Any] = {
     "/w/api.php": {"query": {"search": []}},
@@ -77,11 +78,8 @@ def test_three_services_of_two_worlds_stay_below_the_bounds_together(tmp_path: P
             (one.pageviews, [call_pageviews("a", f"Page {number}", "20240101", "20240102") for number in range(20)]),
             (other.wikipedia, [call_search("b", f"word {number}", 1) for number in range(20)]),
         ]
-        threads = [threading.Thread(target=ask_all, args=each) for each in work]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        with ThreadPoolExecutor(len(work)) as pool:
+            list(pool.map(lambda each: ask_all(*each), work))
     times = [seen.at - started for seen in server.seen]
     assert len(times) == 60
     assert server.most_at_once <= 2

@@ -1,4 +1,4 @@
-"""What models are measured on: a release with all tables of its build is the build."""
+"""Answers as they are given, and what is measured on."""
 
 from pathlib import Path
 
@@ -6,13 +6,22 @@ import pytest
 from support.builds.published import publish_rows
 from support.builds.released import multihal_tables
 
-from tasks.multihal.benchmark import MULTIHAL
-from tasks.multihal.release import MULTIHAL_RELEASE
-from tasks.release.contents import Choices
-from tasks.release.reading import read_release
-from tasks.release.write import write_release
-from tasks.storage.released_folders import open_release
-from tasks.storage.warehouse import open_warehouse
+from factmill.tasks.core.calls.call import Reply
+from factmill.tasks.evaluation.answering import read_reply
+from factmill.tasks.multihal.benchmark import MULTIHAL
+from factmill.tasks.multihal.release import MULTIHAL_RELEASE
+from factmill.tasks.release.contents import Choices
+from factmill.tasks.release.reading import read_release
+from factmill.tasks.release.write import write_release
+from factmill.tasks.storage.released_folders import open_release
+from factmill.tasks.storage.warehouse import open_warehouse
+
+
+def test_tokens_and_seconds_are_those_that_were_recorded() -> None:
+    body = {"texts": ["254 km"], "finish": ["stop"], "fingerprint": ""}
+    given = read_reply(Reply(body, tokens_in=30, tokens_out=4, latency_s=1.25), "key")
+    assert (given.texts, given.tokens_in, given.tokens_out, given.seconds) == (("254 km",), 30, 4, 1.25)
+
 
 OPEN = ("CC-BY-NC-2.0", "CC-BY-NC-SA-4.0")
 

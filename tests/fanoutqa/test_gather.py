@@ -5,11 +5,11 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from tasks.core.fingerprints import digest_bytes
-from tasks.core.rows import Merged, Reject
-from tasks.fanoutqa.core.rows import FanOutRow
-from tasks.fanoutqa.gather import _read_files
-from tasks.storage.source_files import SourceFile
+from factmill.tasks.core.fingerprints import digest_bytes
+from factmill.tasks.core.rows import Merged, Reject
+from factmill.tasks.fanoutqa.core.rows import FanOutRow
+from factmill.tasks.fanoutqa.sets import _read_files
+from factmill.tasks.storage.source_files import SourceFile
 
 RIVERS = ["Enns", "Mur", "Drava", "Traun", "Salzach"]
 

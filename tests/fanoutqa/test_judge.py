@@ -15,11 +15,11 @@ from support.steps.inputs import fanout_inputs
 from support.steps.steps import Left, run_step
 from support.webs.small_wiki import SmallPage, SmallWiki
 
-from tasks.assets import load_prompt
-from tasks.clients.chat import Chat
-from tasks.core.service_settings import Limits, Model
-from tasks.fanoutqa.core.rows import Flag, FlaggedQuestion
-from tasks.fanoutqa.judge import judge_questions
+from factmill.tasks.assets import load_prompt
+from factmill.tasks.clients.chat import Chat
+from factmill.tasks.core.service_settings import Limits, Model
+from factmill.tasks.fanoutqa.core.rows import Flag, FlaggedQuestion
+from factmill.tasks.fanoutqa.judge import judge_questions
 
 LIMITS = Limits(parallel=4, timeout_s=5, attempts=2, backoff_s=0.01)
 EPOCH = "2023-11-20T00:00:00Z"

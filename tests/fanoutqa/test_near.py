@@ -13,16 +13,16 @@ from support.steps.steps import Left, run_step
 from support.webs.loopback import Seen
 from support.webs.small_wiki import SmallPage, SmallWiki
 
-from tasks.core.fingerprints import digest_bytes
-from tasks.errors import SourceError, WorldError
-from tasks.fanoutqa.core.questions import Evidence, SubQuestion, dump_json, to_released
-from tasks.fanoutqa.core.rows import Flag, FlaggedQuestion
-from tasks.fanoutqa.near import check_near_articles, find_near_articles
-from tasks.fanoutqa.params import TITLES
-from tasks.models.char_ngrams import CharNgrams
-from tasks.storage.source_files import SourceFile
-from tasks.world.data import list_article_titles
-from tasks.world.files.reading import load_world_data
+from factmill.tasks.core.fingerprints import digest_bytes
+from factmill.tasks.errors import SourceError, WorldError
+from factmill.tasks.fanoutqa.core.questions import Evidence, SubQuestion, dump_json, to_released
+from factmill.tasks.fanoutqa.core.rows import Flag, FlaggedQuestion
+from factmill.tasks.fanoutqa.near import check_near_articles, find_near_articles
+from factmill.tasks.fanoutqa.params import TITLES
+from factmill.tasks.models.embed import CharNgrams
+from factmill.tasks.storage.source_files import SourceFile
+from factmill.tasks.world.data import list_article_titles
+from factmill.tasks.world.files import load_world_data
 
 EPOCH = "2023-11-20T00:00:00Z"
 QUESTION = "How long are the rivers Enns, Mur and Drava?"

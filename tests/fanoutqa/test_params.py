@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from tasks.errors import SourceError, UsageError
-from tasks.fanoutqa.params import check_epoch, check_sets, check_titles, find_question_files
+from factmill.tasks.errors import SourceError, UsageError
+from factmill.tasks.fanoutqa.params import check_epoch, check_sets, check_titles, find_question_files
 
 
 def write(folder: Path, *names: str) -> list[Path]:

@@ -10,10 +10,10 @@ from support.steps.inputs import fanout_inputs
 from support.steps.steps import Left, run_step
 from support.webs.small_wiki import SmallPage, SmallWiki
 
-from tasks.core.epochs import SNAPSHOT
-from tasks.fanoutqa.core.questions import Evidence, SubQuestion, dump_json, to_released
-from tasks.fanoutqa.core.rows import FanOutRow, PinnedQuestion
-from tasks.fanoutqa.pin import flag_answers, pin_evidence
+from factmill.tasks.core.epochs import SNAPSHOT
+from factmill.tasks.fanoutqa.core.questions import Evidence, SubQuestion, dump_json, to_released
+from factmill.tasks.fanoutqa.core.rows import FanOutRow, PinnedQuestion
+from factmill.tasks.fanoutqa.pin import flag_answers, pin_evidence
 
 LENGTHS = {"Enns": "254 km", "Mur": "464 km", "Drava": "710 km"}
 WIKI = "https://en.wikipedia.org/wiki/"

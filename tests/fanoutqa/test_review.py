@@ -8,12 +8,12 @@ from support.rows.fanout_questions import release_sub
 from support.rows.fanout_rows import flagged_row
 from support.steps.steps import run_step
 
-from tasks.core.reviewing.review import decide_items, flag_row
-from tasks.fanoutqa.core.flags import FLAGS
-from tasks.fanoutqa.core.questions import dump_json
-from tasks.fanoutqa.core.rows import Flag
-from tasks.fanoutqa.review import AUTO_RULES, flag_duplicates, name_flags
-from tasks.models.char_ngrams import CharNgrams
+from factmill.tasks.core.review import decide_items, flag_row
+from factmill.tasks.fanoutqa.core.flags import FLAGS
+from factmill.tasks.fanoutqa.core.questions import dump_json
+from factmill.tasks.fanoutqa.core.rows import Flag
+from factmill.tasks.fanoutqa.review import AUTO_RULES, flag_duplicates, name_flags
+from factmill.tasks.models.embed import CharNgrams
 
 
 def test_the_policy_auto_has_a_rule_for_every_flag() -> None:

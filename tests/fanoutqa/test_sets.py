@@ -13,13 +13,13 @@ from support.steps.steps import Left, read_unit
 from support.webs.small_wiki import SmallPage, SmallWiki
 from support.webs.two_wikidatas import TwoWikidatas
 
-from tasks.core.calls.wikipedia import call_page_text
-from tasks.errors import ServiceUnreachable
-from tasks.fanoutqa.core.rows import FanOutRow
-from tasks.fanoutqa.gather import gather_questions
-from tasks.fanoutqa.sources.lists import load_fanout_sets
-from tasks.storage.shards import read_shard
-from tasks.text.ids import is_qid
+from factmill.tasks.core.calls.wikipedia import call_page_text
+from factmill.tasks.errors import ServiceUnreachable
+from factmill.tasks.fanoutqa.core.rows import FanOutRow
+from factmill.tasks.fanoutqa.sets import gather_questions
+from factmill.tasks.fanoutqa.sources.files import load_fanout_sets
+from factmill.tasks.storage.shards import read_shard
+from factmill.tasks.text.ids import is_qid
 
 NEIGHBOURS = ("Avia", "Bellmark", "Corland", "Dunmark", "Estria", "Fenland")
 CAPITALS = ("Avport", "Belltown", "Corby", "Dunwick", "Estby", "Fenborough")

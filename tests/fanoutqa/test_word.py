@@ -11,11 +11,11 @@ from support.rows.fanout_rows import fan_out_row
 from support.rows.fanout_wordings import ISLANDS_QUESTION, LISTED, PEOPLE
 from support.steps.steps import Left, run_step
 
-from tasks.clients.chat import Chat
-from tasks.core.service_settings import Limits, Model
-from tasks.fanoutqa.core.questions import dump_json
-from tasks.fanoutqa.core.rows import FanOutRow
-from tasks.fanoutqa.word import word_questions
+from factmill.tasks.clients.chat import Chat
+from factmill.tasks.core.service_settings import Limits, Model
+from factmill.tasks.fanoutqa.core.questions import dump_json
+from factmill.tasks.fanoutqa.core.rows import FanOutRow
+from factmill.tasks.fanoutqa.sets import word_questions
 
 LIMITS = Limits(parallel=2, timeout_s=5, attempts=2, backoff_s=0.01)
 

@@ -13,7 +13,7 @@ from support.commands.command import Factmill
 from support.models.scripted_chat import Message, ScriptedChat, write_chat_world
 from support.webs.loopback import Loopback
 
-from tasks.storage.warehouse import open_warehouse
+from factmill.tasks.storage.warehouse import open_warehouse
 
 QUESTIONS = {
     "Albert Einstein": "Ulm",

@@ -1,6 +1,6 @@
 """Whole builds with models that behave as models do: what they mean well is published, what says nothing is not.
 
-`python tests/speed/habits.py` prints the table of all habits and benchmarks; tests/core/test_replies.py reads every form in
+`python bench speed.habits` prints the table of all habits and benchmarks; tests/core/test_replies.py reads every form in
 every dress. Here is what only a whole build shows.
 """
 

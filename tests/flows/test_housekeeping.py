@@ -13,9 +13,9 @@ from support.commands.command import Factmill
 from support.processes.standing_prefect import ask_server
 from support.webs.prepared import link_prepared
 
-from tasks.storage.builds import list_builds
-from tasks.storage.housekeeping.prefect_history import bound_history, clean_history, history_of, vacuum_history
-from tasks.storage.recording.folders import work_folder
+from factmill.tasks.storage.builds import list_builds
+from factmill.tasks.storage.housekeeping.prefect_history import bound_history, clean_history, history_of, vacuum_history
+from factmill.tasks.storage.recording.folders import work_folder
 
 
 @pytest.fixture

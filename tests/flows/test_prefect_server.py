@@ -16,7 +16,7 @@ from support.commands.command import Factmill
 from support.processes.standing_prefect import copy_history
 from support.webs.loopback import Loopback, Seen
 
-from flows.prefect_server import (
+from factmill.flows.prefect_server import (
     MOST_ENDINGS,
     OwnServer,
     find_standing,
@@ -26,9 +26,9 @@ from flows.prefect_server import (
     shared_server,
     telling_lost_server,
 )
-from flows.running import keep_making
-from tasks.errors import NothingPublished, PrefectLost, ServiceUnreachable
-from tasks.storage.housekeeping.prefect_history import find_damage, history_of
+from factmill.flows.running import keep_making
+from factmill.tasks.errors import NothingPublished, PrefectLost, ServiceUnreachable
+from factmill.tasks.storage.housekeeping.prefect_history import find_damage, history_of
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ def test_what_was_cut_off_by_a_server_that_is_back_is_told_as_lost_and_other_fau
 def test_a_server_that_we_did_not_start_is_a_standing_one(
     monkeypatch: pytest.MonkeyPatch, named: str, standing: str
 ) -> None:
-    monkeypatch.setattr("flows.prefect_server._own", ["http://127.0.0.1:1/api"])
+    monkeypatch.setattr("factmill.flows.prefect_server._own", ["http://127.0.0.1:1/api"])
     monkeypatch.setenv("PREFECT_API_URL", named)
     assert find_standing() == standing
 

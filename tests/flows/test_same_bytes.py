@@ -7,7 +7,7 @@ import pytest
 from support.commands.command import Factmill
 from support.webs.prepared import copy_prepared
 
-from flows.commands.digests import collect_asked, collect_digests, read_asked, read_digests
+from factmill.flows.commands.digests import collect_asked, collect_digests, find_uncounted, read_asked, read_digests
 
 
 @pytest.fixture
@@ -20,6 +20,7 @@ def published() -> dict[str, Any]:
 def test_another_machine_s_builds_have_the_bytes_that_the_project_names(
     published: dict[str, Any], embedded_builds: dict[str, Any]
 ) -> None:
+    assert not find_uncounted(embedded_builds.values())
     assert collect_digests(embedded_builds.values()) == published
 
 

@@ -19,8 +19,8 @@ from support.processes.automations import make_automations
 from support.processes.standing import Standing, standing_server
 from support.webs.loopback import Loopback, Seen
 
-from flows.benchmarks import BENCHMARKS
-from tasks.storage.builds import list_builds
+from factmill.flows.benchmarks import BENCHMARKS
+from factmill.tasks.storage.builds import list_builds
 
 _CONFIG = """
 benchmarks = ["granola", "slaq"]
@@ -379,10 +379,17 @@ def test_a_run_that_serve_stops_is_an_alarm_and_goes_on_when_it_serves_again(
     assert not any("nanobind" in line or "Traceback" in line for line in [*served.lines, *again.lines])
 
 
-def test_deployments_of_prefect_yaml_are_all_and_a_worker_runs_them(standing: Standing, factmill: Factmill) -> None:
+def test_deployments_of_prefect_yaml_are_all_and_a_worker_runs_them(
+    standing: Standing, factmill: Factmill, tmp_path: Path
+) -> None:
     def prefect(*words: str) -> "subprocess.Popen[bytes]":
-        return subprocess.Popen([sys.executable, "-m", "prefect", "--no-prompt", *words], cwd=ROOT, env=told)
+        return subprocess.Popen([sys.executable, "-m", "prefect", "--no-prompt", *words], cwd=tmp_path, env=told)
 
+    # a folder whose own modules are called as factmill's folders are; `python -m` imports from it first
+    (tmp_path / "flows").mkdir()
+    for name in ("tasks.py", "flows/__init__.py"):
+        (tmp_path / name).write_text("raise RuntimeError('a module of the user was imported')\n")
+    (tmp_path / "prefect.yaml").write_bytes((ROOT / "prefect.yaml").read_bytes())
     told = {
         **os.environ,
         "PYTHONPATH": f"{ROOT}:{os.environ.get('PYTHONPATH', '')}",
@@ -440,6 +447,8 @@ def test_a_file_that_says_what_there_is_not_is_refused(factmill: Factmill, tmp_p
 
 
 def test_lines_that_cannot_be_written_end_no_run() -> None:
-    program = "import os; from flows.commands.serving.serve_log import ServeLog; ServeLog(True).note('x'); os._exit(7)"
+    program = (
+        "import os; from factmill.flows.commands.serving.runner import ServeLog; ServeLog(True).note('x'); os._exit(7)"
+    )
     with Path("/dev/full").open("w") as full:
         assert subprocess.run([sys.executable, "-c", program], stdout=full, check=False).returncode == 7

@@ -21,9 +21,14 @@ from prefect.settings import PREFECT_API_URL, temporary_settings
 from support.processes.standing import Standing, standing_server
 from support.webs.loopback import Loopback
 
-from flows.commands.serving.runner import ServingRunner
-from flows.commands.serving.serve_log import ServeLog
-from flows.commands.serving.slots import find_deployment, handle_missed_slots, keep_anchors, newest_slot, resume_runs
+from factmill.flows.commands.serving.runner import ServeLog, ServingRunner
+from factmill.flows.commands.serving.slots import (
+    find_deployment,
+    handle_missed_slots,
+    keep_anchors,
+    newest_slot,
+    resume_runs,
+)
 
 _HOUR = timedelta(hours=1)
 

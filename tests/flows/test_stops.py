@@ -16,7 +16,7 @@ from support.models.scripted_chat import Message, ScriptedChat, write_chat_world
 from support.webs.loopback import Loopback, Seen
 from trials.server_kills import kill_server
 
-from flows.prefect_server import prefect_server
+from factmill.flows.prefect_server import prefect_server
 
 STOPPED = "factmill: stopped; what was done is kept, the same command goes on from here"
 _LIMIT_S = 120
@@ -65,7 +65,7 @@ def test_a_stop_while_libraries_are_imported_is_one_line(how: signal.Signals, co
         "        if name == 'typer':\n"
         f"            {while_importing.format(stop=stop)}\n"
         "sys.meta_path.insert(0, Stop())\n"
-        "from flows.cli.entry import main\n"
+        "from factmill.flows.cli.entry import main\n"
         "main()\n"
     )
     ran = subprocess.run(

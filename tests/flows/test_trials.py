@@ -1,4 +1,4 @@
-"""The trials (tests/trials), small: `make trials` has all of them whole."""
+"""The trials (bench/trials), small: `make trials` has all of them whole."""
 
 from pathlib import Path
 

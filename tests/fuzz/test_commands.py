@@ -1,6 +1,6 @@
 """Whatever a command is given: it ends, soon, with a code that it may end with, and in words.
 
-`PYTHONPATH=tests python -m trials.hostile --cases 2000` runs more of the same cases.
+`python bench trials.hostile --cases 2000` runs more of the same cases.
 """
 
 import time

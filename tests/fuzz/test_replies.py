@@ -7,17 +7,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.damage import mutilate, odd_json, replace_parts
 
-from tasks.clients.chat import Chat
-from tasks.clients.completions import read_completion
-from tasks.clients.openai_server import Answer
-from tasks.clients.refusals import read_refusal
-from tasks.clients.sending.sender import Retry
-from tasks.core.calls.chat import read_chat
-from tasks.core.fingerprints import canonical_json
-from tasks.core.replies import Form, hear
-from tasks.core.service_settings import Model
-from tasks.errors import ServiceUnreachable
-from tasks.slaq.core.replies import PAIRS_OBJECT, read_generated
+from factmill.tasks.clients.chat import Chat
+from factmill.tasks.clients.completions import read_completion
+from factmill.tasks.clients.openai_server import Answer
+from factmill.tasks.clients.refusals import read_refusal
+from factmill.tasks.clients.sending.sender import Retry
+from factmill.tasks.core.calls.chat import read_chat
+from factmill.tasks.core.fingerprints import canonical_json
+from factmill.tasks.core.replies import Form, hear
+from factmill.tasks.core.service_settings import Model
+from factmill.tasks.errors import ServiceUnreachable
+from factmill.tasks.slaq.core.replies import PAIRS_OBJECT, read_generated
 
 CHAT = Chat("here", Model(kind="openai", name="m", url="http://127.0.0.1:9/v1"), lambda: "", "tests")
 CHOICE = {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": "yes"}}

@@ -14,17 +14,17 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support.damage import mutilate, odd_json, replace_parts, write_lines
 
-from flows.commands.local.paths_output import read_pairs as read_path_pairs
-from tasks.assets import ROOT
-from tasks.biokalma.sources.person_pairs import find_pair_files, read_pairs
-from tasks.core.evaluation.answers_file import read_answers
-from tasks.errors import FactmillError
-from tasks.fanoutqa.params import find_question_files
-from tasks.fanoutqa.sources.files import read_question_file
-from tasks.granola.sources.entity_questions import find_files, read_questions
-from tasks.multihal.sources.foundations import FOUNDATIONS, find_foundation_files
-from tasks.storage.source_files import iterate_json, lock_source
-from tasks.text.whole import clean
+from factmill.flows.commands.paths import read_pairs as read_path_pairs
+from factmill.tasks.assets import ROOT
+from factmill.tasks.biokalma.sources.person_pairs import find_pair_files, read_pairs
+from factmill.tasks.core.evaluation.answers import read_answers
+from factmill.tasks.errors import FactmillError
+from factmill.tasks.fanoutqa.params import find_question_files
+from factmill.tasks.fanoutqa.sources.files import read_question_file
+from factmill.tasks.granola.sources.entity_questions import find_files, read_questions
+from factmill.tasks.multihal.sources.foundations import FOUNDATIONS, find_foundation_files
+from factmill.tasks.storage.source_files import iterate_json, lock_source
+from factmill.tasks.text.whole import clean
 
 SOURCES = ROOT / "data" / "world" / "sources"
 QUESTION = {"question": "Where was Ada born?", "answers": ["London"]}

@@ -14,21 +14,21 @@ from hypothesis import strategies as st
 from support.damage import mutilate, odd_json
 from support.steps.warehouses import empty_warehouse
 
-from flows.commands.explain import trace_row
-from tasks.core.calls.call import Call, Reply
-from tasks.core.receipts import Receipt
-from tasks.engine.runs import RUN, read_run
-from tasks.errors import FactmillError
-from tasks.granola.benchmark import GRANOLA
-from tasks.storage.builds import list_builds
-from tasks.storage.export import export_build
-from tasks.storage.recording.folders import work_folder
-from tasks.storage.recording.journal import encode_line, find_damage, make_record, read_journal
-from tasks.storage.recording.recorder import Recorder
-from tasks.storage.recording.records import newest_record
-from tasks.storage.reviews import load_decisions
-from tasks.storage.shards import read_receipt, write_receipt, write_shard
-from tasks.storage.warehouse import open_warehouse
+from factmill.flows.commands.explain import trace_row
+from factmill.tasks.core.calls.call import Call, Reply
+from factmill.tasks.core.receipts import Receipt
+from factmill.tasks.engine.runs import RUN, read_run
+from factmill.tasks.errors import FactmillError
+from factmill.tasks.granola.benchmark import GRANOLA
+from factmill.tasks.storage.builds import list_builds
+from factmill.tasks.storage.export import export_build
+from factmill.tasks.storage.recording.folders import work_folder
+from factmill.tasks.storage.recording.journal import encode_line, find_damage, make_record, read_journal
+from factmill.tasks.storage.recording.recorder import Recorder
+from factmill.tasks.storage.recording.records import newest_record
+from factmill.tasks.storage.reviews import load_decisions
+from factmill.tasks.storage.shards import read_receipt, write_receipt, write_shard
+from factmill.tasks.storage.warehouse import open_warehouse
 
 patient = settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 few = settings(patient, max_examples=25)
@@ -121,7 +121,7 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
         rows = ", ".join(f"('{number}', 'stage', 'i{number}', 'into')" for number in range(5000))
         db.execute(f"INSERT INTO merged_rows VALUES {rows}")
         db.execute("INSERT INTO builds VALUES ('granola-x', 'granola', 'd', '{}', '{}', 'c', '{}', now(), now())")
-        db.execute("INSERT INTO build_tables VALUES ('granola-x', 'granola_eq', 0, 's')")
+        db.execute("INSERT INTO build_tables VALUES ('granola-x', 'granola_eq', 0, 's', [])")
     return path
 
 

@@ -6,11 +6,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support.damage import mutilate
 
-from tasks.assets import ROOT
-from tasks.engine.naming.identities import service_identities
-from tasks.engine.services import check_models
-from tasks.errors import FactmillError, SettingsError
-from tasks.settings import ROLES, SECTIONS, load_world
+from factmill.tasks.assets import ROOT
+from factmill.tasks.engine.naming.identities import service_identities
+from factmill.tasks.engine.services import check_models
+from factmill.tasks.errors import FactmillError, SettingsError
+from factmill.tasks.settings import ROLES, SECTIONS, load_world
 
 WORLDS = [(ROOT / "data" / "worlds" / f"{name}.toml").read_bytes() for name in ("embedded", "live")]
 SECRET = "sk-0123456789abcdef"

@@ -13,10 +13,10 @@ from support.steps.steps import Left, run_step
 from support.webs.loopback import Loopback, Seen
 from support.webs.two_wikidatas import AGENT, TwoWikidatas
 
-from tasks.clients.pageviews import Pageviews
-from tasks.core.reviewing.review import Reviewing, ReviewItem
-from tasks.granola.core.rows import DescribedQuestion, EntityQuestion, LinkedQuestion
-from tasks.granola.disambiguate import describe_entities, find_qids, measure_popularity
+from factmill.tasks.clients.pageviews import Pageviews
+from factmill.tasks.core.review import Reviewing, ReviewItem
+from factmill.tasks.granola.core.rows import DescribedQuestion, EntityQuestion, LinkedQuestion
+from factmill.tasks.granola.disambiguate import describe_entities, find_qids, measure_popularity
 
 WORLD = [
     write_item("Q10", "Ada", "P19 Q84"),

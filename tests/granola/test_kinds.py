@@ -4,9 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.assets import load_relations
-from tasks.granola.kinds import cut_nationality, kinds_described, read_head, tidy_description
-from tasks.granola.words import load_words
+from factmill.tasks.assets import load_relations
+from factmill.tasks.granola.words import cut_nationality, kinds_described, load_words, read_head, tidy_description
 
 
 @pytest.mark.parametrize(

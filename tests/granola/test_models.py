@@ -13,10 +13,12 @@ from support.steps.inputs import granola_inputs
 from support.steps.steps import Left, run_step
 from support.webs.two_wikidatas import TwoWikidatas
 
-from tasks.granola.check import remove_trivial_answers
-from tasks.granola.core.rows import AnsweredQuestion, GranolaRow, PopularQuestion, ScoredQuestion
-from tasks.granola.generate import generate_granular_answers
-from tasks.granola.judge import score_description_consistency
+from factmill.tasks.granola.core.rows import AnsweredQuestion, GranolaRow, PopularQuestion, ScoredQuestion
+from factmill.tasks.granola.levels import (
+    generate_granular_answers,
+    remove_trivial_answers,
+    score_description_consistency,
+)
 
 LEVELS = "1:: London\n2:: England\n"
 WRONG = "Your last reply could not be read"

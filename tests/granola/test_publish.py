@@ -2,7 +2,7 @@
 
 import pyarrow as pa
 
-from tasks.granola.publish import PAPER, count_names, describe_shape
+from factmill.tasks.granola.publish import PAPER, count_names, describe_shape
 
 
 def candidate(row: str, role: str, name: str, qid: str, chosen: bool, linked: bool | None = None) -> dict[str, object]:

@@ -13,15 +13,15 @@ from support.steps.inputs import granola_inputs
 from support.steps.steps import Left, read_unit, run_step
 from support.webs.two_wikidatas import TwoWikidatas
 
-from tasks.errors import ServiceUnreachable, SourceError
-from tasks.granola.core.rows import SourceQuestion
-from tasks.granola.read import (
+from factmill.tasks.errors import ServiceUnreachable, SourceError
+from factmill.tasks.granola.core.rows import SourceQuestion
+from factmill.tasks.granola.read import (
     contains_answer,
     cut_question_entities,
     draw_questions,
-    question_id,
     read_entity_questions,
 )
+from factmill.tasks.lookups.questions import question_id
 
 BORN = "Where was {} born?".format
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from support.graphs.rdf_lines import spell_out
 
-from tasks.graph.load import load_graph
-from tasks.graph.lookup import Graph, open_graph
+from factmill.tasks.graph.load import load_graph
+from factmill.tasks.graph.lookup import Graph, open_graph
 
 Make = Callable[..., Graph]
 

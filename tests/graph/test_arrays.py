@@ -1,7 +1,9 @@
 """The arrays of a graph: what is written, that it is read back, and what is refused."""
 
 import hashlib
+import re
 import shutil
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,13 +12,14 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.graphs.small_arrays import Literal, SmallGraph
+from support.graphs.small_arrays import Literal, SmallGraph, rows_of, search_items
 
-from tasks.errors import GraphError
-from tasks.graph import arrays as arrays_module
-from tasks.graph import literal_texts as texts_module
-from tasks.graph.arrays import ARRAY_FILES, open_arrays, write_arrays
-from tasks.text.values.literals import date_key, number_key
+from factmill.tasks.core.paths import PathOptions
+from factmill.tasks.errors import GraphError
+from factmill.tasks.graph import arrays as arrays_module
+from factmill.tasks.graph.arrays import ARRAY_FILES, find_memory, open_arrays, write_arrays
+from factmill.tasks.graph.lookup import Graph, open_graph
+from factmill.tasks.text.values.literals import Date, Number, date_key, number_key
 
 EDGES = {(5, 31, 7), (5, 17, 7), (5, 31, 3), (900, 17, 5), (7, 17, 7), (3, 31, 7)}
 LITERALS = [
@@ -63,9 +66,8 @@ def test_the_same_rows_in_any_order_and_any_blocks_give_the_same_bytes(
 ) -> None:
     edges = [(s, 17 + s % 3, o) for s in range(1, 400, 7) for o in range(1, 200, 13)]
     digests = []
-    for name, rows_at_once in (("a", 1 << 20), ("b", 5)):
+    for name, rows_at_once in (("a", 1 << 20), ("b", 8)):
         monkeypatch.setattr(arrays_module, "_ROWS_AT_ONCE", rows_at_once)
-        monkeypatch.setattr(texts_module, "_ROWS_AT_ONCE", rows_at_once)
         monkeypatch.setattr(arrays_module, "_WORDS_AT_ONCE", 1 + rows_at_once // 5)
         (tmp_path / name).mkdir()
         SmallGraph(tmp_path / name, edges, LITERALS, others=range(5000, 6000))
@@ -131,12 +133,12 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-# without the order a graph is one of an earlier version; that a file is missing which the manifest lists is told too
+# without the order or the texts a graph is one of an earlier version; that a file is missing which the manifest lists is told too
 DAMAGES = [
     pytest.param(name, damage, id=f"{name}-{damage.__name__}")
     for name in ARRAY_FILES
     for damage in (Path.unlink, cut, garble, retype)
-    if (name, damage) != ("literal_order.npy", Path.unlink)
+    if damage is not Path.unlink or name not in ("literal_order.npy", "literal_texts.npy")
 ]
 
 
@@ -158,3 +160,95 @@ def test_arrays_of_lengths_that_do_not_fit_are_refused_by_name(written: Path, tm
     lengthen(tmp_path / name)
     with pytest.raises(GraphError, match=r"\.npy: has \d+ entries, expected \d+"):
         open_arrays(tmp_path)
+
+
+TOLD = [
+    Literal(5, 1082, None, None, "7"),
+    Literal(5, 1082, None, "q5-A", "+1.50", unit=10**17),
+    Literal(5, 1082, 585, "q5-A", "1952-00-00T00:00:00Z", precision=9, main="+1.50"),
+    Literal(5, 1082, 1082, "q5-A", "1952-01-01T00:00:00Z", precision=0, main=""),
+    Literal(7, 569, None, "q7-ü", "-0043-03-15T00:00:00Z", precision=11, main="a\0b\0"),
+]
+COLUMNS = ["property", "qualifier", "statement", "value", "precision", "unit", "main", "number"]
+
+LOADED = """
+    wd:Q5 wdt:P569 "1952-03-11T00:00:00Z"^^xsd:dateTime
+    wd:Q5 wdt:P1082 "+07.50"^^xsd:decimal
+    wd:Q7 p:P571 wds:q7-c
+    wds:q7-c ps:P571 "1237-01-01T00:00:00Z"^^xsd:dateTime
+    wds:q7-c psv:P571 v:one
+    v:one wikibase:timeValue "1237-01-01T00:00:00Z"^^xsd:dateTime
+    v:one wikibase:timePrecision "9"^^xsd:integer
+    wd:Q5 wdt:P31 wd:Q7
+"""
+
+
+@pytest.mark.parametrize("ids", [[0, 1, 2, 3, 4], [3], [0, 4], []])
+def test_rows_are_those_of_the_table(tmp_path: Path, ids: list[int]) -> None:
+    graph = SmallGraph(tmp_path, {(5, 31, 7)}, TOLD)
+    told = graph.read_literals(np.array(ids, np.int64)).select(COLUMNS).to_pylist()
+    stored = graph.connection.sql(f"SELECT {', '.join(COLUMNS)} FROM literals ORDER BY id").to_arrow_table().to_pylist()
+    assert told == [stored[each] for each in ids]
+
+
+def test_a_graph_without_literals_has_no_texts(tmp_path: Path) -> None:
+    found = SmallGraph(tmp_path, {(5, 31, 7)}).arrays.texts
+    assert found is not None
+    assert [each.tolist() for each in found] == [[0], [], []]
+
+
+def test_a_graph_of_an_earlier_version_is_asked_by_its_table(make_graph: Callable[..., Graph], tmp_path: Path) -> None:
+    graph = make_graph(LOADED)
+    folder = tmp_path / "graphs" / "small"
+    manifest = graph.manifest
+    files = {name: each for name, each in manifest.files.items() if not re.search("literal_(text|marks)", name)}
+    old = manifest.model_copy(update={"files": files})
+    dates = [Date(1952, 3), Date(1237), Date(1237)]
+    asked = (np.array([5, 5, 7]), dates, frozenset({569, 571}), PathOptions(all_hops=True))
+    numbers = (np.array([5]), [Number("7.5")], frozenset({1082}), PathOptions())
+    new = [graph.find_literal_paths(*asked), graph.find_literal_paths(*numbers)]
+    for name in manifest.files.keys() - old.files.keys():
+        (folder / name).unlink()
+    (folder / "manifest.json").write_text(old.model_dump_json())
+    with open_graph("small", tmp_path / "graphs") as again:
+        found = [again.find_literal_paths(*asked), again.find_literal_paths(*numbers)]
+    assert [each.paths.to_pylist() for each in found] == [each.paths.to_pylist() for each in new]
+    assert [len(each.paths) for each in new] == [3, 1]
+
+
+MANY_EDGES = {(start, 17, end) for start in range(1, 40) for end in range(start, 40, start)}
+SOME_PAIRS = [(2, 12), (12, 2), (3, 39), (1, 1)]
+
+
+def count_advised(folder: Path) -> int:
+    """Return how many mapped files of a folder this process reads here and there (`rr` of proc(5), smaps)."""
+    advised, is_ours = 0, False
+    for line in Path("/proc/self/smaps").read_text().splitlines():
+        if "-" in line.split()[0]:
+            is_ours = str(folder) in line
+        elif line.startswith("VmFlags:") and is_ours:
+            advised += " rr " in f"{line} "
+    return advised
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="what was advised is told by Linux alone")
+@pytest.mark.parametrize(("memory", "advised"), [(1, True), (1 << 40, False)], ids=["little memory", "much memory"])
+def test_pages_are_read_one_by_one_where_memory_is_short(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, memory: int, advised: bool
+) -> None:
+    graph = SmallGraph(tmp_path, MANY_EDGES)
+    monkeypatch.setattr(arrays_module, "find_memory", lambda: memory)
+    graph.arrays = open_arrays(tmp_path)
+    assert (count_advised(tmp_path) > 8) == advised
+    options = PathOptions(all_hops=True)
+    assert rows_of(graph.find_items(SOME_PAIRS, options)) == search_items(graph, SOME_PAIRS, options)
+
+
+def test_the_memory_of_a_container_is_what_it_may_use(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    limit = tmp_path / "memory.max"
+    monkeypatch.setattr(arrays_module, "_LIMITS", (str(tmp_path / "none"), str(limit)))
+    of_machine = find_memory()
+    limit.write_text("max\n")
+    assert find_memory() == of_machine
+    limit.write_text("123456\n")
+    assert find_memory() == 123_456

@@ -1,30 +1,34 @@
-"""Look-ups in a graph: the answers of every operation, and what is asked wrongly."""
+"""Look-ups in a graph: the answers of every operation, what items say in one hop, and what is asked wrongly."""
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+import duckdb
+import pyoxigraph as ox
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.graphs.rdf_lines import spell_out
+from support.graphs.rdf_lines import neighbours, spell_out
+from support.graphs.small_arrays import Edge
 from support.processes.ready import run_ready
+from support.webs.wikidata_web import answer_together
 
-from tasks.core.calls.call import Call, Reply
-from tasks.core.calls.knowledge import (
+from factmill.tasks.core.calls.call import Call, Reply
+from factmill.tasks.core.calls.item_facts import Fact, call_item_facts, read_facts, write_facts
+from factmill.tasks.core.calls.knowledge import (
     Candidate,
     Description,
     Neighbour,
     call_describe_item,
     call_find_items,
     call_list_facts,
-    call_neighbours,
     call_resolve_item,
 )
-from tasks.errors import GraphError
-from tasks.graph.load import load_graph
-from tasks.graph.lookup import Degree, Graph, open_graph
+from factmill.tasks.errors import GraphError
+from factmill.tasks.graph.load import load_graph
+from factmill.tasks.graph.lookup import Degree, Graph, open_graph
 
 Make = Callable[..., Graph]
 
@@ -114,25 +118,6 @@ def test_describe_items_gives_nulls_for_what_is_unknown(make_graph: Make) -> Non
     ]
 
 
-def test_neighbours_are_ordered_by_property_then_item_and_only_those_asked_for(make_graph: Make) -> None:
-    graph = make_graph(PEOPLE)
-    [found, part, none, empty] = bodies(
-        graph,
-        call_neighbours(graph.identity, "Q10", ["P361", "P31", "P31"]),
-        call_neighbours(graph.identity, "Q10", ["P47", "P9999999999"]),
-        call_neighbours(graph.identity, "Q777", ["P31"]),
-        call_neighbours(graph.identity, "Q10", []),
-    )
-    assert found == [
-        {"pid": "P31", "qid": "Q100", "label": "quicksilver"},
-        {"pid": "P31", "qid": "Q634", "label": None},
-        {"pid": "P361", "qid": "Q90", "label": None},
-        {"pid": "P361", "qid": "Q544", "label": None},
-    ]
-    assert part == [{"pid": "P47", "qid": "Q1", "label": None}]
-    assert none == empty == []
-
-
 def test_list_facts_counts_subjects_and_never_cuts_one_in_two(make_graph: Make) -> None:
     graph = make_graph(PEOPLE)
     first = [{"subject": "Q3", "object": "Q5"}, {"subject": "Q9", "object": "Q5"}]
@@ -197,7 +182,7 @@ def test_names_with_any_characters_are_found(make_graph: Make) -> None:
 def test_typed_look_ups_say_the_same_as_calls(make_graph: Make) -> None:
     graph = make_graph(PEOPLE)
     assert graph.describe(["Q9"]) == {"Q9": Description("Mercury", None, None, "2024-05-06T07:08:09Z")}
-    assert graph.neighbours(["Q10", "Q3"], ["P31"]) == {
+    assert neighbours(graph, ["Q10", "Q3"], ["P31"]) == {
         "Q10": [Neighbour("P31", "Q100", "quicksilver"), Neighbour("P31", "Q634", None)],
         "Q3": [Neighbour("P31", "Q5", None)],
     }
@@ -214,10 +199,10 @@ def test_an_empty_batch_and_unknown_ids_have_empty_answers(make_graph: Make) -> 
     graph = make_graph(PEOPLE)
     huge = "Q" + "9" * 30
     assert ask(graph) == []
-    assert graph.find([]) == graph.describe([]) == graph.neighbours([], ["P31"]) == graph.labels([]) == {}
+    assert graph.find([]) == graph.describe([]) == neighbours(graph, [], ["P31"]) == graph.labels([]) == {}
     assert graph.neighbours_of_each([]) == []
     assert graph.describe([huge]) == {huge: Description(None, None, None, None)}
-    assert graph.neighbours([huge], ["P31"]) == {huge: []}
+    assert neighbours(graph, [huge], ["P31"]) == {huge: []}
     assert graph.degrees([huge]) == {huge: Degree(0, 0)}
     assert graph.labels([huge, "P" + "9" * 30]) == {}
     assert graph.list_facts("P31", huge, 5) == graph.list_facts("P" + "9" * 30, None, 5) == []
@@ -248,7 +233,7 @@ def test_a_name_for_all_languages_stands_in_where_a_language_has_none(make_graph
     graph = make_graph(SHARED_NAMES)
     assert graph.labels(["Q1", "Q2", "Q3", "Q4", "P1"]) == {"Q1": "Ada", "Q2": "Ada", "P1": "p"}
     assert [graph.describe([qid])[qid].label for qid in ("Q1", "Q2", "Q3")] == ["Ada", "Ada", None]
-    assert [edge.label for edge in graph.neighbours(["Q5"], ["P1"])["Q5"]] == ["Ada", "Ada"]
+    assert [edge.label for edge in neighbours(graph, ["Q5"], ["P1"])["Q5"]] == ["Ada", "Ada"]
     assert graph.find(["Ada", "Adda"]) == {
         "Ada": [Candidate("Q1", "label"), Candidate("Q2", "label"), Candidate("Q3", "alias")],
         "Adda": [Candidate("Q2", "label")],
@@ -311,7 +296,7 @@ def test_many_threads_and_another_process_read_at_once(make_graph: Make, tmp_pat
     for thread in threads:
         thread.start()
     program = (
-        "import sys; from pathlib import Path; from tasks.graph.lookup import open_graph\n"
+        "import sys; from pathlib import Path; from factmill.tasks.graph.lookup import open_graph\n"
         "print(len(open_graph('small', Path(sys.argv[1])).find(['Mercury'])['Mercury']))"
     )
     done = run_ready(program, tmp_path / "graphs")
@@ -321,36 +306,220 @@ def test_many_threads_and_another_process_read_at_once(make_graph: Make, tmp_pat
     assert results == [expected] * 80
 
 
-NAMES = st.lists(st.tuples(st.integers(1, 30), st.text(max_size=12), st.booleans()), min_size=1, max_size=40)
+PERSON = """
+    wd:Q7259 rdfs:label "Ada Lovelace"@en
+    wd:P22 rdfs:label "father"@en
+    wd:P569 rdfs:label "date of birth"@en
+    wd:Q5679 rdfs:label "Lord Byron"@en
+    wd:Q170790 rdfs:label "mathematician"@mul
+    wd:Q7259 wdt:P22 wd:Q5679
+    wd:Q7259 wdt:P106 wd:Q170790
+    wd:Q7259 wdt:P106 wd:Q36180
+    wd:Q7259 wdt:P27 wd:Q145
+    wd:Q7259 wdt:P214 "59132"
+    wd:Q7259 wdt:P569 "1815-12-10T00:00:00Z"^^xsd:dateTime
+    wd:Q7259 wdt:P1971 "+3.0"^^xsd:decimal
+    wd:Q7259 p:P22 wds:q7259-F
+    wds:q7259-F ps:P22 wd:Q5679
+    wd:Q7259 p:P106 wds:q7259-A
+    wds:q7259-A ps:P106 wd:Q170790
+    wds:q7259-A wikibase:rank wikibase:DeprecatedRank
+    wd:Q7259 p:P106 wds:q7259-C
+    wds:q7259-C ps:P106 wd:Q170790
+    wd:Q7259 p:P106 wds:q7259-B
+    wds:q7259-B ps:P106 wd:Q170790
+    wds:q7259-B wikibase:rank wikibase:NormalRank
+    wds:q7259-B pq:P580 "1842-01-01T00:00:00Z"^^xsd:dateTime
+    wd:Q7259 p:P106 wds:q7259-D
+    wds:q7259-D ps:P106 wd:Q1650915
+    wd:Q7259 p:P27 wds:q7259-E
+    wds:q7259-E ps:P17 wd:Q145
+    wds:q7259-lost ps:P27 wd:Q145
+    wd:Q7259 p:P569 wds:q7259-H
+    wds:q7259-H ps:P569 "1815-12-10T00:00:00Z"^^xsd:dateTime
+    wds:q7259-H psv:P569 v:day
+    v:day wikibase:timeValue "1815-12-10T00:00:00Z"^^xsd:dateTime
+    v:day wikibase:timePrecision "11"^^xsd:integer
+    wd:Q7259 p:P569 wds:q7259-G
+    wds:q7259-G ps:P569 "1851-12-10T00:00:00Z"^^xsd:dateTime
+    wds:q7259-G wikibase:rank wikibase:DeprecatedRank
+    wd:Q7259 p:P2048 wds:q7259-I
+    wds:q7259-I ps:P2048 "+1.60"^^xsd:decimal
+    wds:q7259-I psv:P2048 v:high
+    v:high wikibase:quantityAmount "+1.60"^^xsd:decimal
+    v:high wikibase:quantityUnit wd:Q11573
+"""
+
+ADA = [
+    Fact("P22", "father", "Q5679", "Lord Byron", None, None, "q7259-F"),
+    Fact("P27", None, "Q145", None, None, None, None),
+    Fact("P106", None, "Q36180", None, None, None, None),
+    Fact("P106", None, "Q170790", "mathematician", None, None, "q7259-B"),
+    Fact("P569", "date of birth", None, "1815-12-10T00:00:00Z", 11, None, "q7259-H"),
+    Fact("P1971", None, None, "3", None, None, None),
+    Fact("P2048", None, None, "1.6", None, "Q11573", "q7259-I"),
+]
+
+
+def test_facts_are_best_claims_with_the_first_statement_that_says_them_and_dates_and_numbers(make_graph: Make) -> None:
+    graph = make_graph(PERSON)
+    here, huge = graph.identity, "Q" + "9" * 18
+    replies = ask(graph, *(call_item_facts(here, qid) for qid in ("Q7259", "Q5679", huge)))
+    assert [read_facts(reply.body) for reply in replies] == [ADA, [], []]
+    assert set(graph.item_facts(["Q7259", huge])["Q7259"]) == set(ADA)
+
+
+def test_a_statement_is_that_of_its_item_and_property_only(make_graph: Make) -> None:
+    both = "wd:Q1 wdt:P1 wd:Q3\nwd:Q1 wdt:P2 wd:Q3\nwd:Q2 wdt:P1 wd:Q3\nwd:Q2 p:P1 wds:a\nwds:a ps:P1 wd:Q3"
+    said = make_graph(both).item_facts(["Q1", "Q2"])
+    assert {qid: [fact.statement for fact in facts] for qid, facts in said.items()} == {"Q1": [None, None], "Q2": ["a"]}
+
+
+def test_a_truthy_dump_gives_facts_without_statements(make_graph: Make) -> None:
+    graph = make_graph('wd:Q1 wdt:P1 wd:Q3\nwd:Q1 wdt:P2 "-0.50"^^xsd:decimal')
+    assert graph.manifest.stored["claims"] == 0
+    assert graph.item_facts(["Q1"])["Q1"] == [
+        Fact("P2", None, None, "-0.5", None, None, None),
+        Fact("P1", None, "Q3", None, None, None, None),
+    ]
+
+
+def test_facts_are_told_by_number_of_property_literals_first_then_by_number_of_the_item() -> None:
+    def fact(pid: str, qid: str | None, value: str, statement: str | None = None) -> Fact:
+        return Fact(pid, None, qid, value, None, None, statement)  # type: ignore[arg-type]
+
+    ordered = [
+        fact("P9", None, "10"),
+        fact("P9", None, "9", "a"),
+        fact("P9", None, "9", "b"),
+        fact("P9", "Q9", "zebra"),
+        fact("P9", "Q10", "ant"),
+        fact("P10", None, "1"),
+    ]
+    assert read_facts(write_facts(reversed(ordered))) == ordered
+
+
+def test_the_table_of_claims_holds_each_statement_of_an_item_once_and_sorted(make_graph: Make) -> None:
+    graph = make_graph(PERSON + PERSON)
+    with duckdb.connect(str(graph.path / "graph.duckdb"), read_only=True) as connection:
+        assert connection.execute("FROM claims").fetchall() == [
+            (7259, 22, 5679, "q7259-F"),
+            (7259, 106, 170790, "q7259-B"),
+            (7259, 106, 170790, "q7259-C"),
+            (7259, 106, 1650915, "q7259-D"),
+        ]
+    assert graph.manifest.stored["claims"] == 4
+
+
+def test_the_digest_covers_the_statements_of_claims(make_graph: Make) -> None:
+    digest = make_graph(PERSON).manifest.digest
+    other = make_graph(PERSON.replace("wds:q7259-F", "wds:q7259-X"), "other")
+    assert other.manifest.digest != digest
+    assert make_graph("\n".join(reversed(PERSON.split("\n"))), "again").manifest.digest == digest
+
+
+def test_wrong_calls_for_facts_fail_with_a_reason(make_graph: Make) -> None:
+    graph = make_graph(PERSON)
+    here = graph.identity
+    wrong, foreign = ask(graph, call_item_facts(here, "P31"), call_item_facts(here, "Q1", "it"))
+    assert wrong.error == "bad_call: item_facts: qid cannot be 'P31'"
+    assert foreign.error.startswith("language_missing: ")
+    with pytest.raises(GraphError, match="not in it"):
+        graph.item_facts(["Q1"], "it")
+
+
+DATES = ['"2000-01-02T00:00:00Z"^^xsd:dateTime', '"-0005-00-00T00:00:00Z"^^xsd:dateTime']
+NUMBERS = ['"+1.0"^^xsd:decimal', '"-123456789012345678901234567890.50"^^xsd:decimal']
+VALUES = ["wd:Q1", "wd:Q3", *DATES, *NUMBERS, '"Q1"', '"5"@en', "_:unknown", "wd:P1", "<http://a.org/Q1>"]
+ITEMS, PIDS, STATEMENTS, NODES = ("Q1", "Q2"), ("P1", "P2"), "abc", "xyz"
+UNIVERSE = [
+    *(f"wd:{q} wdt:{p} {o}" for q in ITEMS for p in PIDS for o in VALUES),
+    *(f"wd:{q} p:{p} wds:{s}" for q in ITEMS for p in PIDS for s in STATEMENTS),
+    *(f"wds:{s} ps:{p} {o}" for s in STATEMENTS for p in PIDS for o in VALUES),
+    *(f"wds:{s} psv:{p} v:{v}" for s in STATEMENTS for p in PIDS for v in NODES),
+    *(f"wds:{s} pq:P1 {o}" for s in STATEMENTS for o in (DATES[0], NUMBERS[0])),
+    *(f"wds:{s} wikibase:rank wikibase:{o}Rank" for s, o in [("a", "Normal"), ("a", "Deprecated"), ("b", "Normal")]),
+    *(f"wd:{each} rdfs:label {o}" for each in ("Q1", "P1", "P2") for o in ('"one"@en', '"two"@en', '"any"@mul', '"x"')),
+]
+NODES_SAY = st.fixed_dictionaries(
+    {
+        "x": st.tuples(st.just(DATES[0]), st.none() | st.integers(7, 11)),
+        "y": st.tuples(st.just(NUMBERS[0]), st.sampled_from([2, 199])),
+        "z": st.tuples(st.sampled_from(DATES), st.integers(7, 11)) | st.tuples(st.sampled_from(NUMBERS), st.just(2)),
+    }
+)
+"""What each value node says, one thing as Wikidata's do: a date and its precision, or a number and its unit."""
+
+
+def describe(node: str, value: str, meaning: int | None) -> Iterable[str]:
+    """Yield the lines of a value node."""
+    is_date = value.endswith("dateTime")
+    yield f"v:{node} wikibase:{'timeValue' if is_date else 'quantityAmount'} {value}"
+    if is_date and meaning is not None:
+        yield f'v:{node} wikibase:timePrecision "{meaning}"^^xsd:integer'
+    if not is_date:
+        yield f"v:{node} wikibase:quantityUnit wd:Q{meaning}"
+
+
+@pytest.mark.slow
+@settings(max_examples=10, deadline=None)
+@given(st.lists(st.sampled_from(UNIVERSE), min_size=50, unique=True), NODES_SAY)
+def test_a_graph_and_sparql_say_the_same_of_any_triples(
+    tmp_path_factory: pytest.TempPathFactory, drawn: list[str], said: dict[str, tuple[str, int | None]]
+) -> None:
+    folder = tmp_path_factory.mktemp("facts")
+    nodes_told = [line for node, (value, meaning) in said.items() for line in describe(node, value, meaning)]
+    (folder / "a.nt").write_text(spell_out("\n".join([*drawn, *nodes_told])), "utf-8")
+    store = ox.Store()
+    store.bulk_load(path=folder / "a.nt", format=ox.RdfFormat.N_TRIPLES)
+    calls = [call_item_facts("here", qid) for qid in (*ITEMS, "Q3")]
+    load_graph([folder / "a.nt"], "small", folder)
+    with open_graph("small", folder) as graph:
+        assert [reply.body for reply in ask(graph, *calls)] == answer_together(store, calls)
+
+
+def test_no_items_and_a_graph_without_claims_are_answered(make_graph: Make) -> None:
+    assert make_graph(PERSON).item_facts([]) == {}
+    bare = make_graph('wd:Q1 rdfs:label "one"@en', "bare")
+    assert bare.item_facts(["Q1"]) == {"Q1": []}
+    assert neighbours(bare, ["Q1"], ["P31"]) == {"Q1": []}
+    assert bare.degrees(["Q1"]) == {"Q1": Degree(0, 0)}
+
+
+def test_labels_are_those_of_the_language_that_is_asked_for(make_graph: Make) -> None:
+    lines = 'wd:Q1 wdt:P1 wd:Q2\nwd:Q2 rdfs:label "zwei"@de\nwd:Q2 rdfs:label "two"@en\nwd:P1 rdfs:label "teil"@de'
+    graph = make_graph(lines, languages=("en", "de"))
+    assert graph.item_facts(["Q1"], "de")["Q1"] == [Fact("P1", "teil", "Q2", "zwei", None, None, None)]
+    assert graph.item_facts(["Q1"])["Q1"] == [Fact("P1", None, "Q2", "two", None, None, None)]
+    with pytest.raises(GraphError, match="was loaded in de, en, not in it"):
+        graph.item_facts(["Q1"], "it")
+
+
+EDGES = st.sets(st.tuples(st.integers(1, 9), st.integers(1, 4), st.integers(1, 9)), min_size=1, max_size=60)
 
 
 @pytest.mark.slow
 @settings(max_examples=6, deadline=None)
-@given(rows=NAMES)
-def test_any_names_come_back_as_they_went_in(
-    tmp_path_factory: pytest.TempPathFactory, rows: Sequence[tuple[int, str, bool]]
+@given(edges=EDGES, asked=st.lists(st.integers(1, 12), max_size=8, unique=True), only=st.sets(st.integers(1, 5)))
+def test_all_look_ups_of_claims_say_what_a_search_through_all_edges_says(
+    tmp_path_factory: pytest.TempPathFactory, edges: set[Edge], asked: list[int], only: set[int]
 ) -> None:
-    folder = tmp_path_factory.mktemp("names")
-    lines = [spell_label(qid, name, "rdfs:label" if is_label else "skos:altLabel") for qid, name, is_label in rows]
-    (folder / "a.nt").write_text(spell_out("\n".join(lines)), "utf-8")
-    load_graph([folder / "a.nt"], "names", folder)
-    labels: dict[int, str] = {}
-    for qid, name, is_label in rows:
-        if is_label:
-            labels[qid] = min(labels.get(qid, name), name)
-    vias = {(name, qid): "alias" for qid, name, is_label in rows if not is_label}
-    vias |= {(name, qid): "label" for qid, name in labels.items()}
-    asked = {name for _, name, _ in rows}
-    with open_graph("names", folder) as graph:
-        assert graph.labels(f"Q{qid}" for qid in range(1, 31)) == {f"Q{qid}": name for qid, name in labels.items()}
-        assert graph.find(asked) == {
-            name: [
-                Candidate(f"Q{qid}", via)
-                for via, qid in sorted(((via, q) for (n, q), via in vias.items() if n == name), key=by_via_then_number)
-            ]
-            for name in asked
+    folder = tmp_path_factory.mktemp("claims")
+    lines = "\n".join(f"wd:Q{s} wdt:P{p} wd:Q{o}" for s, p, o in edges)
+    (folder / "a.nt").write_text(spell_out(lines), "utf-8")
+    load_graph([folder / "a.nt"], "small", folder)
+    leaving = {item: sorted((p, o) for s, p, o in edges if s == item) for item in asked}
+    qids, pids = [f"Q{item}" for item in asked], [f"P{p}" for p in only]
+    with open_graph("small", folder) as graph:
+        assert {
+            qid: [(int(each.pid[1:]), int(each.qid[1:])) for each in found]
+            for qid, found in neighbours(graph, qids, pids).items()
+        } == {f"Q{item}": [(p, o) for p, o in pairs if p in only] for item, pairs in leaving.items()}
+        assert {
+            qid: [(int(each.pid[1:]), int(str(each.qid)[1:])) for each in facts]
+            for qid, facts in graph.item_facts(qids).items()
+        } == {f"Q{item}": pairs for item, pairs in leaving.items()}
+        assert graph.degrees(qids) == {
+            f"Q{item}": Degree(sum(s == item for s, _, _ in edges), sum(o == item for _, _, o in edges))
+            for item in asked
         }
-
-
-def by_via_then_number(pair: tuple[str, int]) -> tuple[bool, int]:
-    return pair[0] == "alias", pair[1]

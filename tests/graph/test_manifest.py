@@ -6,18 +6,18 @@ import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import grimp
 import pytest
 from support.graphs.rdf_lines import spell_out
 
-from tasks.errors import GraphError
-from tasks.graph import checking
-from tasks.graph import load as load_module
-from tasks.graph.folders import list_graphs
-from tasks.graph.load import load_graph
-from tasks.graph.lookup import open_graph
-from tasks.graph.manifest import GraphManifest, check_graph, read_manifest
+from factmill.tasks.errors import GraphError
+from factmill.tasks.graph import folders as checking
+from factmill.tasks.graph import load as load_module
+from factmill.tasks.graph.folders import GraphManifest, check_graph, list_graphs, read_manifest
+from factmill.tasks.graph.load import load_graph
+from factmill.tasks.graph.lookup import open_graph
 
 LINES = """
     wd:Q1 wdt:P31 wd:Q5
@@ -48,13 +48,13 @@ def graphs(loaded: Path, tmp_path: Path) -> Path:
 def digested(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Return the names of the files that are digested."""
     names: list[str] = []
-    real = checking._digest_file
+    real = checking._digest_files
 
-    def note(path: Path, on_read: Callable[[int], None], to_disk: bool) -> str:
-        names.append(path.name)
-        return real(path, on_read, to_disk)
+    def note(paths: list[Path], *rest: Any, **options: bool) -> list[str]:
+        names.extend(path.name for path in paths)
+        return real(paths, *rest, **options)
 
-    monkeypatch.setattr(checking, "_digest_file", note)
+    monkeypatch.setattr(checking, "_digest_files", note)
     return names
 
 
@@ -212,6 +212,8 @@ def test_one_damaged_graph_does_not_hide_the_others(graphs: Path) -> None:
 
 
 def test_all_modules_that_decide_rows_are_digested() -> None:
-    modules = grimp.build_graph("tasks", cache_dir=None).find_upstream_modules("tasks.graph.loading.shapes")
-    of_room = {name.removeprefix("tasks.graph.loading.").replace(".", "/") for name in modules if ".graph." in name}
+    modules = grimp.build_graph("factmill", cache_dir=None).find_upstream_modules("factmill.tasks.graph.loading.shapes")
+    of_room = {
+        name.removeprefix("factmill.tasks.graph.loading.").replace(".", "/") for name in modules if ".graph." in name
+    }
     assert set(load_module.READING_MODULES) == of_room | {"shapes"}

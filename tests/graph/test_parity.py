@@ -3,28 +3,24 @@
 import gzip
 import random
 from collections.abc import Iterator, Sequence
+from itertools import product
 from pathlib import Path
+from typing import Any
 
 import pyoxigraph
 import pytest
 from support.graphs.rdf_lines import spell_out
+from support.own_operation import DESCRIPTIONS
+from support.webs.wikidata_web import answer_together
 
-from tasks.assets import load_query
-from tasks.clients.wikidata.queries import OPERATIONS, fill_query, read_rows
-from tasks.core.calls.call import Call
-from tasks.core.calls.knowledge import (
-    call_describe_item,
-    call_find_items,
-    call_item_facts,
-    call_label,
-    call_list_facts,
-    call_neighbours,
-    call_resolve_item,
-)
-from tasks.graph.load import load_graph
-from tasks.graph.lookup import Graph, open_graph
+from factmill.tasks.core.calls.call import Call
+from factmill.tasks.core.calls.item_facts import call_item_facts
+from factmill.tasks.core.calls.operation import Operation, list_operations
+from factmill.tasks.graph.load import load_graph
+from factmill.tasks.graph.lookup import Graph, open_graph
 
-QUERIES = {operation: load_query(f"wikidata/{operation}") for operation in OPERATIONS}
+ANSWERED = [each for each in list_operations() if callable(each.graph)]
+"""Every operation that a graph answers, that of a benchmark too."""
 LANGUAGES = ("en", "it")
 HERE = "anywhere"
 
@@ -80,13 +76,7 @@ WORLD = """
 
 def answer_by_sparql(store: pyoxigraph.Store, calls: Sequence[Call]) -> list[object]:
     """Answer calls one by one, as the client would."""
-    answers = []
-    for call in calls:
-        solutions = store.query(fill_query(QUERIES[call.operation], [call]))
-        variables = [variable.value for variable in solutions.variables]  # type: ignore[union-attr]
-        rows = [{name: row[name].value for name in variables if row[name] is not None} for row in solutions]  # type: ignore[union-attr]
-        answers += read_rows([call], rows)
-    return answers
+    return [body for call in calls for body in answer_together(store, [call])]
 
 
 def answer_by_graph(graph: Graph, calls: Sequence[Call]) -> list[object]:
@@ -100,22 +90,22 @@ def answer_by_graph(graph: Graph, calls: Sequence[Call]) -> list[object]:
     return [replies[id(call)] for call in calls]
 
 
-def list_calls(names: Sequence[str], qids: Sequence[str], pids: Sequence[str], languages: Sequence[str]) -> list[Call]:
-    calls: list[Call] = []
-    for language in languages:
-        calls += [call_find_items(HERE, name, language) for name in names]
-        calls += [call_describe_item(HERE, qid, language) for qid in qids]
-        calls += [call_resolve_item(HERE, qid, language) for qid in (*qids, "Q779", "Q780")]
-        calls += [call_label(HERE, each, language) for each in (*qids, *pids)]
-        calls += [call_neighbours(HERE, qid, pids, language) for qid in qids]
-        calls += [call_item_facts(HERE, qid, language) for qid in qids]
-        calls += [
-            call_list_facts(HERE, pid, after, limit, language)
-            for pid in pids
-            for after in (None, *qids[:3])
-            for limit in (1, 2, 500)
-        ]
-    return calls
+def list_calls(
+    operation: Operation[Any], names: Sequence[str], qids: Sequence[str], pids: Sequence[str], languages: Sequence[str]
+) -> list[Call]:
+    """Return calls of an operation with all values for each of its parts."""
+    values: dict[str, Sequence[Any]] = {
+        "name": names,
+        "qid": qids,
+        "id": [*qids, *pids],
+        "pid": pids,
+        "pids": [sorted(pids, key=lambda pid: int(pid[1:]))],
+        "after": [None, *qids[:3]],
+        "limit": (1, 2, 500),
+        "language": languages,
+    }
+    chosen = product(*(values[name] for name in operation.parts))
+    return [operation.call(HERE, **dict(zip(operation.parts, each, strict=True))) for each in chosen]
 
 
 KNOWN = list(enumerate(["Q64", "Q142", "Q183", "Q1208", "Q90", "Q821244", "Q99"]))
@@ -134,14 +124,26 @@ def small(tmp_path: Path) -> Iterator[tuple[Graph, pyoxigraph.Store]]:
         yield graph, store
 
 
-def test_every_operation_has_the_same_body_on_a_small_graph(small: tuple[Graph, pyoxigraph.Store]) -> None:
+def test_every_question_to_a_wikidata_has_an_answer_by_a_graph_or_a_reason() -> None:
+    asked = [each for each in list_operations() if each.sparql]
+    assert DESCRIPTIONS in asked
+    assert [each.name for each in ANSWERED if each not in asked] == []
+    assert [each.name for each in asked if not each.graph] == []
+
+
+@pytest.mark.parametrize("operation", ANSWERED, ids=lambda each: each.name)
+def test_an_operation_has_the_same_body_on_a_small_graph(
+    small: tuple[Graph, pyoxigraph.Store], operation: Operation[Any]
+) -> None:
     graph, store = small
     names = ["Berlin", "Berlino", "Spree-Athens", "Brandenburg", "Paris", "berlin", "", "say \"hi\" {or}\\\nnot 'so'"]
-    qids = [*(qid for _, qid in KNOWN), "Q777"]
-    calls = list_calls(names, qids, ["P1", "P17", "P36", "P47", "P131", "P1082", "P999"], LANGUAGES)
+    qids = [*(qid for _, qid in KNOWN), "Q777", "Q779", "Q780"]
+    calls = list_calls(operation, names, qids, ["P1", "P17", "P36", "P47", "P131", "P1082", "P999"], LANGUAGES)
     expected = answer_by_sparql(store, calls)
-    assert {call.operation for call, body in zip(calls, expected, strict=True) if body} == set(OPERATIONS)
+    assert any(expected)
     assert answer_by_graph(graph, calls) == expected
+    for body in expected:
+        operation.read(body)
 
 
 def test_facts_are_the_same_on_whole_rdf_of_real_items(shared_data: Path, tmp_path: Path) -> None:
@@ -173,6 +175,8 @@ def test_every_operation_has_the_same_body_on_a_real_graph(shared_data: Path, tm
     )
     known = sorted((row["item"].value.rsplit("/", 1)[1], row["label"].value) for row in labels)  # type: ignore[union-attr,index]
     drawn = draw.sample(known, 60)
-    calls = list_calls([name for _, name in drawn], [qid for qid, _ in drawn], ["P19", "P69", "P106", "P530"], ["en"])
+    names, qids = [name for _, name in drawn], [qid for qid, _ in drawn]
     with open_graph("real", tmp_path) as graph:
-        assert answer_by_graph(graph, calls) == answer_by_sparql(store, calls)
+        for operation in ANSWERED:
+            calls = list_calls(operation, names, qids, ["P19", "P69", "P106", "P530"], ["en"])
+            assert answer_by_graph(graph, calls) == answer_by_sparql(store, calls)

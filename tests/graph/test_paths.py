@@ -1,10 +1,12 @@
 """Path finding over the arrays, held to a search through all edges and literals."""
 
 import os
+import random
 import subprocess
 import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 from pathlib import Path
 
 import numba
@@ -15,12 +17,14 @@ from hypothesis import strategies as st
 from numba.core.caching import CacheImpl
 from support.graphs.small_arrays import Edge, Literal, SmallGraph, rows_of, search_items, search_literals
 
-from tasks.core.paths import ITEM_PATHS, LITERAL_PATHS, PAIRS, PathFinder, PathOptions
-from tasks.graph import paths as graph_paths
-from tasks.graph.loading.scanning.compiling import compile_kernel
-from tasks.graph.lookup import Graph
-from tasks.graph.paths import find_item_paths
-from tasks.text.values.literals import Date, Number, number_key
+from factmill.tasks.core.paths import ITEM_PATHS, LITERAL_PATHS, PAIRS, PathFinder, PathOptions
+from factmill.tasks.graph import arrays as arrays_module
+from factmill.tasks.graph import paths as graph_paths
+from factmill.tasks.graph.arrays import open_arrays
+from factmill.tasks.graph.loading.compiling import compile_kernel
+from factmill.tasks.graph.lookup import Graph
+from factmill.tasks.graph.paths import find_item_paths
+from factmill.tasks.text.values.literals import Date, Number, number_key
 
 Make = Callable[..., Graph]
 
@@ -162,14 +166,6 @@ def test_neither_a_statement_nor_its_qualifier_may_be_of_an_ignored_property(tmp
     assert [count(1), count(1, 39), count(1, 580), count(2), count(2, 17), count(2, 39)] == [2, 1, 0, 2, 0, 1]
 
 
-def test_one_pair_repeated_has_its_paths_each_time(tmp_path: Path) -> None:
-    graph = SmallGraph(tmp_path, {(1, 17, 2), (1, 31, 2), (2, 17, 1)})
-    paths, outcomes = rows_of(graph.find_items([(1, 2)] * 3_000, ALL))
-    once, _ = rows_of(graph.find_items([(1, 2)], ALL))
-    assert paths == [(position, *row[1:]) for position in range(3_000) for row in once]
-    assert {row[1:] for row in outcomes} == {("found", len(once), len(once))}
-
-
 def test_a_self_loop_may_be_one_hop_of_two(tmp_path: Path) -> None:
     graph = SmallGraph(tmp_path, {(1, 17, 1), (1, 31, 2), (2, 17, 2)})
     paths, _ = rows_of(graph.find_items([(1, 2), (1, 1)], ALL))
@@ -208,16 +204,6 @@ def test_no_path_is_lost_where_the_paths_of_a_pair_just_do_not_fit_into_a_table(
         assert rows_of(graph.find_items(pairs, options)) == search_items(graph, pairs, options)
         dates = [(subject, Date(1952)) for subject, _ in pairs]
         assert rows_of(graph.find_literals(dates, {569}, options)) == search_literals(graph, dates, {569}, options)  # type: ignore[arg-type]
-
-
-def test_parallel_edges_on_both_hops_make_every_combination(tmp_path: Path) -> None:
-    first, second = range(100, 500), range(1000, 1300)
-    graph = SmallGraph(tmp_path, {(1, p, 3) for p in first} | {(3, q, 2) for q in second})
-    found = graph.find_items([(1, 2)], PathOptions(ignored=frozenset([100, 1299]), most_paths=None))
-    assert found.paths.select([4, 5]).to_pydict() == {
-        "property_1": [p for p in first[1:] for _ in second[:-1]],
-        "property_2": [q for _ in first[1:] for q in second[:-1]],
-    }
 
 
 @pytest.mark.parametrize("into", [True, False])
@@ -294,16 +280,6 @@ def test_a_bare_year_or_month_is_not_found_as_the_one_before_it(tmp_path: Path, 
     assert [value.removesuffix("T00:00:00Z") for value in paths["value"].to_pylist()] == found
 
 
-def test_twenty_thousand_dates_of_one_pair_are_counted_and_kept_as_asked(tmp_path: Path) -> None:
-    count = 20_000
-    literals = [Literal(10 + leaf, 569, None, None, DATES[0]) for leaf in range(count)]
-    graph = SmallGraph(tmp_path, make_star(1, 10, count, into=False), literals)
-    for most_paths, kept in ((None, count), (10, 10)):
-        found = graph.find_literals([(1, Date(1952, 3, 11))], {569}, PathOptions(most_paths=most_paths))
-        assert found.paths["middle"].to_pylist() == list(range(10, 10 + kept))
-        assert rows_of(found)[1][0][2:] == (count, kept)
-
-
 def test_objects_of_another_number_or_of_two_kinds_are_refused(tmp_path: Path) -> None:
     graph = SmallGraph(tmp_path, {(1, 17, 2)})
     with pytest.raises(ValueError, match="as many objects as subjects"):
@@ -370,9 +346,9 @@ def test_look_ups_do_not_wait_for_what_is_compiled(make_graph: Make, tmp_path: P
     make_graph(PEOPLE)
     program = (
         "import sys; from pathlib import Path; import numpy as np\n"
-        "from tasks.core.paths import PathOptions; from tasks.graph.lookup import open_graph\n"
+        "from factmill.tasks.core.paths import PathOptions; from factmill.tasks.graph.lookup import open_graph\n"
         "graph = open_graph('small', Path(sys.argv[1]))\n"
-        "graph.find(['Ada']), graph.neighbours(['Q42'], ['P69']), graph.degrees(['Q42'])\n"
+        "graph.find(['Ada']), graph.neighbours_of_each([('Q42', ['P69'])]), graph.degrees(['Q42'])\n"
         "graph.item_facts(['Q42'])\n"
         "print('numba' in sys.modules)\n"
         "graph.find_item_paths(np.array([42]), np.array([145]), PathOptions())\n"
@@ -386,3 +362,68 @@ def test_look_ups_do_not_wait_for_what_is_compiled(make_graph: Make, tmp_path: P
         env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
     )
     assert (done.stdout.split(), done.returncode) == (["False", "True"], 0), done.stderr
+
+
+CROWD_EDGES = {(1, 17, 2), (1, 17, 3), (1, 31, 3), (4, 31, 1)}
+EACH_WANTED = [
+    [Date(1952), Date(1952, 3), Date(1952, 3, 11), Date(1960, 1, 1), Date(1900), Date(2100)],
+    [Number("7"), Number("7", 11573), Number("-1"), Number("999")],
+]
+EACH_OPTIONS = [
+    PathOptions(all_hops=all_hops, most_paths=most_paths) for all_hops in (True, False) for most_paths in (None, 1, 3)
+]
+
+
+@pytest.fixture(scope="module")
+def crowded(tmp_path_factory: pytest.TempPathFactory) -> SmallGraph:
+    """Return a graph of items with some hundred literals, many of them in one year, on one day or of one number."""
+    dice = random.Random(3)
+    days = [*(f"19{dice.randrange(50, 60)}-0{dice.randrange(10)}-01" for _ in range(40)), *["1952-03-11"] * 9]
+    literals = [
+        Literal(
+            item,
+            dice.choice([569, 1082]),
+            dice.choice([None, 585]),
+            f"q{item}-{nth}",
+            f"{dice.choice(days)}T00:00:00Z" if nth % 2 else f"{dice.randrange(-3, 9)}",
+            precision=dice.choice([None, 9, 10, 11]) if nth % 2 else None,
+            unit=None if nth % 2 else dice.choice([None, 11573]),
+        )
+        for item, count in ((1, 150), (2, 17), (3, 120), (4, 15))
+        for nth in range(count)
+    ]
+    return SmallGraph(tmp_path_factory.mktemp("crowded"), CROWD_EDGES, literals)
+
+
+@pytest.mark.parametrize("has_order", [True, False], ids=["ordered", "loaded by an earlier version"])
+def test_paths_are_those_of_a_search_through_all(crowded: SmallGraph, has_order: bool) -> None:
+    order = crowded.folder / "literal_order.npy"
+    hidden = order.with_suffix(".away")
+    if not has_order:
+        order.rename(hidden)
+    try:
+        crowded.arrays = open_arrays(crowded.folder)
+    finally:
+        if not has_order:
+            hidden.rename(order)
+    assert len(crowded.arrays.literals.order) == has_order * len(crowded.literals)
+    for wanted in EACH_WANTED:
+        pairs = [(subject, each) for subject in (1, 3, 4, 9) for each in wanted]
+        for options in EACH_OPTIONS:
+            found = crowded.find_literals(pairs, {569, 585}, options)  # type: ignore[arg-type]
+            assert rows_of(found) == search_literals(crowded, pairs, {569, 585}, options)  # type: ignore[arg-type]
+            assert len(found.paths)
+
+
+def test_the_order_is_that_of_each_items_keys_however_many_are_sorted_at_once(
+    crowded: SmallGraph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    literals = crowded.arrays.literals
+    monkeypatch.setattr(arrays_module, "_ROWS_AT_ONCE", 20)
+    SmallGraph(tmp_path, CROWD_EDGES, crowded.literals, others=[5, 900])
+    again = np.load(tmp_path / "literal_order.npy")
+    bounds = literals.offsets.tolist()
+    rows = [slice(begin, end) for begin, end in pairwise(bounds)]
+    for row in rows:
+        assert again[row].tolist() == np.argsort(literals.keys[row], kind="stable").tolist()
+    assert max(row.stop - row.start for row in rows) > 100

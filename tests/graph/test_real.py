@@ -1,7 +1,6 @@
 """A real part of Wikidata, loaded and looked up; counted anew by plain Python and asked of a SPARQL engine too."""
 
 import gzip
-import random
 import re
 import time
 from collections import defaultdict
@@ -9,18 +8,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import duckdb
-import pyoxigraph
 import pytest
+from support.graphs.rdf_lines import neighbours
 
-from tasks.core.calls.knowledge import Candidate
-from tasks.graph.load import load_graph
-from tasks.graph.lookup import Graph, open_graph
-from tasks.text.values.literals import canonical_number
+from factmill.tasks.core.calls.knowledge import Candidate
+from factmill.tasks.graph.load import load_graph
+from factmill.tasks.graph.lookup import Graph, open_graph
 
 WD = "http://www.wikidata.org/entity/"
 WDT = "http://www.wikidata.org/prop/direct/"
-LABEL = "http://www.w3.org/2000/01/rdf-schema#label"
 
 
 @dataclass
@@ -62,14 +58,6 @@ def graph(dump: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Grap
         yield opened
 
 
-@pytest.fixture(scope="module")
-def store(dump: Path) -> pyoxigraph.Store:
-    store = pyoxigraph.Store()
-    with gzip.open(dump) as lines:
-        store.bulk_load(lines, pyoxigraph.RdfFormat.N_TRIPLES)
-    return store
-
-
 def test_every_triple_is_stored(graph: Graph, plain: Plain) -> None:
     loaded = graph.manifest
     items = [each for each in plain.texts["label"] if each[0].startswith("Q")]
@@ -99,7 +87,7 @@ def test_every_text_and_edge_comes_back(graph: Graph, plain: Plain) -> None:
         plain.texts["description"]
     )
     subjects, properties = ({edge[place] for edge in plain.edges} for place in (0, 1))
-    found = graph.neighbours([f"Q{number}" for number in subjects], [f"P{number}" for number in properties])
+    found = neighbours(graph, [f"Q{number}" for number in subjects], [f"P{number}" for number in properties])
     assert {
         (int(qid[1:]), int(edge.pid[1:]), int(edge.qid[1:])) for qid, edges in found.items() for edge in edges
     } == plain.edges
@@ -137,50 +125,12 @@ def test_degrees_are_those_counted(graph: Graph, plain: Plain) -> None:
     assert {qid: degree.into for qid, degree in graph.degrees(into).items()} == into
 
 
-def test_neighbours_and_facts_are_those_of_a_sparql_engine(graph: Graph, store: pyoxigraph.Store, plain: Plain) -> None:
-    drawn = random.Random(7).sample(sorted({subject for subject, _, _ in plain.edges}), 200)
-    values = " ".join(f"wd:Q{number}" for number in drawn)
-    properties = sorted({pid for _, pid, _ in plain.edges})
-    rows = store.query(
-        f"PREFIX wd: <{WD}> SELECT ?s ?p ?o ?l WHERE {{ VALUES ?s {{ {values} }} ?s ?p ?o"
-        f' OPTIONAL {{ ?o <{LABEL}> ?l FILTER(lang(?l) = "en") }} FILTER(strstarts(str(?p), "{WDT}")) }}'
-    )
-    expected = sorted(
-        (number(row["s"]), number(row["p"]), number(row["o"]), row["l"].value if row["l"] else None) for row in rows
-    )
-    found = graph.neighbours([f"Q{each}" for each in drawn], [f"P{each}" for each in properties])
-    assert [
-        (int(qid[1:]), int(edge.pid[1:]), int(edge.qid[1:]), edge.label)
-        for qid, edges in sorted(found.items(), key=lambda each: int(each[0][1:]))
-        for edge in edges
-    ] == expected
-    facts = store.query(f"SELECT ?s ?o WHERE {{ ?s <{WDT}P19> ?o }}")
-    assert [(int(s[1:]), int(o[1:])) for s, o in graph.list_facts("P19", None, 100_000)] == sorted(
-        (number(row["s"]), number(row["o"])) for row in facts
-    )
-
-
-def number(node: pyoxigraph.NamedNode) -> int:
-    return int(re.sub(r"^.*/[QP]", "", node.value))
-
-
 @pytest.fixture(scope="module")
-def statements(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Q42 and Q37599471 with all that is said of them, as N-Triples."""
-    path = tmp_path_factory.mktemp("statements") / "statements.nt"
-    with path.open("wb") as file:
-        for name in ("Q42", "Q37599471"):
-            triples = pyoxigraph.parse(
-                path=shared_data / "wikidata" / "rdf" / f"{name}.ttl", format=pyoxigraph.RdfFormat.TURTLE
-            )
-            pyoxigraph.serialize(triples, file, format=pyoxigraph.RdfFormat.N_TRIPLES)
-    return path
-
-
-@pytest.fixture(scope="module")
-def stated(statements: Path) -> Iterator[Graph]:
-    load_graph([statements], "stated", statements.parent)
-    with open_graph("stated", statements.parent) as opened:
+def stated(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Graph]:
+    """Return a graph of Q42 and Q37599471 with all that is said of them."""
+    folder = tmp_path_factory.mktemp("statements")
+    load_graph([shared_data / "wikidata" / "rdf" / f"{name}.ttl" for name in ("Q42", "Q37599471")], "stated", folder)
+    with open_graph("stated", folder) as opened:
         yield opened
 
 
@@ -196,53 +146,13 @@ def test_every_triple_about_statements_is_accounted_for(stated: Graph) -> None:
     assert made.left_out == {"deprecated": 2, "unlinked": 0, "direct": 4}
 
 
-_LITERALS = """
-    PREFIX wikibase: <http://wikiba.se/ontology#>
-    PREFIX xsd: <http://www.w3.org/2001/XMLSchema#>
-    SELECT ?item ?claim ?statement ?predicate ?value ?precision ?unit ?main WHERE {
-        ?item ?claim ?statement . ?statement ?predicate ?value
-        MINUS { ?statement wikibase:rank wikibase:DeprecatedRank }
-        FILTER(regex(str(?claim), "/prop/P[0-9]+$") && regex(str(?predicate), "/prop/(statement|qualifier)/P[0-9]+$"))
-        FILTER(datatype(?value) IN (xsd:dateTime, xsd:decimal))
-        OPTIONAL {
-            ?statement ?to_node ?node . ?node wikibase:timeValue|wikibase:quantityAmount ?value
-            FILTER(str(?to_node) = replace(str(?predicate), "/P", "/value/P"))
-            OPTIONAL { ?node wikibase:timePrecision ?precision }
-            OPTIONAL { ?node wikibase:quantityUnit ?unit FILTER(!strends(str(?unit), "/Q199")) }
-        }
-        OPTIONAL {
-            ?statement ?own ?main
-            FILTER(str(?own) = replace(str(?claim), "/P", "/statement/P") && contains(str(?predicate), "qualifier"))
-        }
-    }
-"""
-
-
-def test_literals_are_those_of_a_sparql_engine(stated: Graph, statements: Path) -> None:
-    store = pyoxigraph.Store()
-    store.bulk_load(path=statements, format=pyoxigraph.RdfFormat.N_TRIPLES)
-    expected = set()
-    for row in store.query(_LITERALS):
-        value, main = row["value"].value, row["main"].value.removeprefix(WD) if row["main"] else None
-        expected.add(
-            (
-                number(row["item"]),
-                number(row["claim"]),
-                number(row["predicate"]) if "qualifier" in row["predicate"].value else None,
-                row["statement"].value.removeprefix(f"{WD}statement/"),
-                canonical_number(value) or value,
-                int(row["precision"].value) if row["precision"] else None,
-                number(row["unit"]) if row["unit"] else None,
-                main,
-            )
-        )
-    with duckdb.connect(str(stated.path / "graph.duckdb"), read_only=True) as connection:
-        found = connection.execute(
-            "SELECT item, property, qualifier, statement, coalesce(number, value), precision, unit, main FROM literals"
-        ).fetchall()
-    assert len(found) == 25
-    assert set(found) == expected
+def test_real_dates_and_numbers_have_precision_unit_and_statement(stated: Graph) -> None:
+    found = stated.query(
+        "SELECT item, property, qualifier, statement, coalesce(number, value), precision, unit, main FROM graph.literals",
+        {},
+    )
     birth = (42, 569, None, "q42-D8404CDA-25E4-4334-AF13-A3290BCD9C0F", "1952-03-11T00:00:00Z", 11, None, None)
     married = (42, 26, 580, "q42-b88670f8-456b-3ecb-cf3d-2bca2cf7371e", "1991-11-25T00:00:00Z", 11, None, "Q14623681")
     height = (42, 2048, None, "Q42-b0bf3caf-481c-356b-03a2-e61174b8e6da", "1.96", None, 11573, None)
     assert {birth, married, height} <= set(found)
+    assert len(found) == len(set(found)) == 25

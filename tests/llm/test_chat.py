@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from tasks.clients.chat import Chat
-from tasks.core.calls.call import Call, Reply
-from tasks.core.calls.chat import call_chat
-from tasks.core.prompts import Ask, fill_in, read_prompt
-from tasks.core.service_settings import Limits, Model
-from tasks.errors import ServiceUnreachable
+from factmill.tasks.clients.chat import Chat
+from factmill.tasks.core.calls.call import Call, Reply
+from factmill.tasks.core.calls.chat import call_chat
+from factmill.tasks.core.prompts import Ask, fill_in, read_prompt
+from factmill.tasks.core.service_settings import Limits, Model
+from factmill.tasks.errors import ServiceUnreachable
 
 pytestmark = pytest.mark.llm
 

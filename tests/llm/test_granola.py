@@ -37,7 +37,13 @@ class Workplace:
     def run(self, *arguments: str | Path, code: int = 0) -> Any:
         """Run `factmill` as a process of its own, which ends with this code, and return the JSON it prints."""
         env = {**os.environ, "FACTMILL_HOME": str(self.folder / "home"), "PYTHONPATH": str(ROOT), "TINY_KEY": self.key}
-        command = [sys.executable, "-c", "from flows.cli.main import main; main()", *map(str, arguments), "--json"]
+        command = [
+            sys.executable,
+            "-c",
+            "from factmill.flows.cli.main import main; main()",
+            *map(str, arguments),
+            "--json",
+        ]
         done = subprocess.run(command, env=env, capture_output=True, text=True, cwd=ROOT, timeout=240, check=False)
         assert done.returncode == code, done.stderr
         assert "Traceback" not in done.stderr, done.stderr

@@ -5,10 +5,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tasks.clients.perplexity import Scorer
-from tasks.core.calls.call import Call, Reply
-from tasks.core.calls.perplexity import call_perplexity, name_scorer, read_weighed
-from tasks.core.service_settings import Limits, Model
+from factmill.tasks.clients.perplexity import Scorer
+from factmill.tasks.core.calls.call import Call, Reply
+from factmill.tasks.core.calls.local_models import call_perplexity, name_scorer, read_weighed
+from factmill.tasks.core.service_settings import Limits, Model
 
 pytestmark = pytest.mark.llm
 

@@ -9,14 +9,14 @@ import pytest
 from support.steps.evidence_work import working
 from support.webs.page_histories import HISTORIES, LATER, THEN, copy_world, revid_of
 
-from tasks.assets import load_list, load_removed_from_evidence
-from tasks.clients.wikipedia import Wikipedia
-from tasks.core.calls.call import Call, Deliver, Reply
-from tasks.core.service_settings import Limits
-from tasks.engine.batches import Work
-from tasks.lookups.evidence import MOST_REDIRECTS, PinnedArticle, Unpinned, load_article_texts, pin_articles
-from tasks.text.article import read_article
-from tasks.world.serving import running_world
+from factmill.tasks.assets import load_list, load_removed_from_evidence
+from factmill.tasks.clients.wikipedia import Wikipedia
+from factmill.tasks.core.calls.call import Call, Deliver, Reply
+from factmill.tasks.core.service_settings import Limits
+from factmill.tasks.engine.batches import Work
+from factmill.tasks.lookups.evidence import MOST_REDIRECTS, PinnedArticle, Unpinned, load_article_texts, pin_articles
+from factmill.tasks.text.article import read_article
+from factmill.tasks.world.serving import running_world
 
 pytestmark = pytest.mark.slow
 LIMITS = Limits(parallel=2, timeout_s=5, attempts=2, backoff_s=0.02, batch=50)

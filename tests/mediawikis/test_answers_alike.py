@@ -11,16 +11,16 @@ from support.webs.both_wikis import LIMITS, Both, ask, ask_both, compare, open_w
 from support.webs.page_histories import HISTORIES, LATER, THEN
 from support.webs.real_mediawiki import PACKAGES
 
-from tasks.assets import load_list
-from tasks.core.calls.wikipedia import (
+from factmill.tasks.assets import load_list
+from factmill.tasks.core.calls.wikipedia import (
     call_category_members,
     call_page_revision_at,
     call_page_text,
     call_resolve_title,
     read_members,
 )
-from tasks.core.service_settings import Limits
-from tasks.text.article import read_article, read_removed
+from factmill.tasks.core.service_settings import Limits
+from factmill.tasks.text.article import read_article, read_removed
 
 TITLES = [
     "Mars", "mars", "  mars ", "_mars_", "Mars_(planet)", "Red Planet", "red_planet", "Hamiltonian numbers",

@@ -12,10 +12,10 @@ from support.webs.both_wikis import Both
 from support.webs.page_histories import HISTORIES, LATER, THEN
 from support.webs.real_mediawiki import CHANGED, MOVED_TO
 
-from tasks.clients.wikipedia import Wikipedia
-from tasks.lookups.evidence import PinnedArticle, Unpinned, load_article_texts, pin_articles
-from tasks.text.wikipedia_addresses import read_article_address
-from tasks.world.data import WORLD_FOLDER
+from factmill.tasks.clients.wikipedia import Wikipedia
+from factmill.tasks.lookups.evidence import PinnedArticle, Unpinned, load_article_texts, pin_articles
+from factmill.tasks.text.wikipedia_addresses import read_article_address
+from factmill.tasks.world.data import WORLD_FOLDER
 
 
 def pin_in_both(both: Both, folder: Path, titles: Sequence[str], at: str) -> dict[str, Any]:

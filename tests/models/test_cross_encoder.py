@@ -20,10 +20,9 @@ from support.models.tiny_encoder import (
     write_checkpoint,
 )
 
-from tasks.errors import UsageError
-from tasks.models.converting.cross_encoder import add_cross_encoder
-from tasks.models.converting.encoder import add_embedder
-from tasks.models.cross_encoder import (
+from factmill.tasks.errors import UsageError
+from factmill.tasks.models.converting.encoder import add_cross_encoder, add_embedder
+from factmill.tasks.models.cross_encoder import (
     CONSISTENT,
     CONTRADICTION,
     ENTAILMENT,
@@ -31,7 +30,7 @@ from tasks.models.cross_encoder import (
     find_cross_encoder,
     identify_cross_encoder,
 )
-from tasks.models.model_folder import models_folder
+from factmill.tasks.models.model_folder import models_folder
 
 NLI = {"0": "CONTRADICTION", "1": "neutral", "2": "Entailment"}
 PAIRS = [("Who was born in Paris?", "a river"), ("a river flows", "the river"), ("", "who"), ("river " * 40, "paris")]

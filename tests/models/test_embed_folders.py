@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tasks.errors import OutputError, UsageError
-from tasks.models.model_folder import (
+from factmill.tasks.errors import OutputError, UsageError
+from factmill.tasks.models.model_folder import (
     MANIFEST,
     Origin,
     check_model,

@@ -1,12 +1,16 @@
-"""Which texts share a batch."""
+"""Which texts share a batch, and that a text gets the same bits in every one."""
 
+import os
 import random
+import subprocess
+import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
-from tasks.models.devices import Multiplier
-from tasks.models.exact_batches import batch_by_length, count_texts, fill_size, list_odd_rows, run_batches
+from factmill.tasks.models.devices import Multiplier, find_multiplier
+from factmill.tasks.models.exact_batches import batch_by_length, count_texts, fill_size, list_odd_rows, run_batches
 
 
 def test_a_batch_is_of_one_shape_and_no_larger_than_it_may_be() -> None:
@@ -63,3 +67,19 @@ def test_a_text_is_added_up_alike_with_however_many_others(multiplier: Multiplie
 def test_a_batch_is_as_large_as_it_may_be() -> None:
     assert [count_texts(length, "avx512") for length in (1, 10, 200, 201, 900)] == [400, 40, 2, 1, 1]
     assert [count_texts(length, "avx2") for length in (1, 10, 13, 131, 132)] == [263, 26, 20, 2, 1]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(find_multiplier("cpu") is None, reason="this CPU multiplies floats by other than oneDNN")
+def test_bits_hang_on_no_neighbour_where_onednn_is_held_to_avx2() -> None:
+    """What CTranslate2 computes on AMD's CPUs without AVX-512: the tests of bits once more."""
+    options = ["-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-k", "bits and not avx2"]
+    held = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+    ended = subprocess.run(
+        [sys.executable, "-m", "pytest", *options, str(Path(__file__).parent)],
+        env=held | {"ONEDNN_MAX_CPU_ISA": "AVX2"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ended.returncode == 0 and "skipped" not in ended.stdout, ended.stdout

@@ -11,14 +11,19 @@ import numpy as np
 import pytest
 from support.models.random_decoder import POSITIONS, SENTENCES, START, write_random_decoder
 
-from tasks.core.calls.perplexity import Unweighable, Weighed
-from tasks.errors import UsageError
-from tasks.models.converting.perplexity import add_perplexity
-from tasks.models.converting.weights import Quantization
-from tasks.models.devices import find_instructions
-from tasks.models.exact_batches import Batching
-from tasks.models.model_folder import models_folder
-from tasks.models.perplexity import EMBEDDED, EMBEDDED_FOLDER, LanguageModel, find_perplexity, identify_perplexity
+from factmill.tasks.core.calls.local_models import Unweighable, Weighed
+from factmill.tasks.errors import UsageError
+from factmill.tasks.models.converting.perplexity import add_perplexity
+from factmill.tasks.models.converting.weights import Quantization
+from factmill.tasks.models.devices import find_instructions
+from factmill.tasks.models.exact_batches import Batching
+from factmill.tasks.models.model_folder import models_folder
+from factmill.tasks.models.perplexity import (
+    EMBEDDED,
+    LanguageModel,
+    find_perplexity,
+    identify_perplexity,
+)
 
 TEXTS = [
     *SENTENCES,
@@ -172,30 +177,12 @@ def test_the_identity_names_model_and_manner_but_not_threads(home: Path) -> None
     assert int8.endswith(f"-int8-{find_instructions()}"), "the same bytes on CPUs of one class"
 
 
-def test_a_model_folder_may_be_named_by_its_path(home: Path, tmp_path: Path) -> None:
-    path = models_folder(home) / "table"
-    assert LanguageModel(find_perplexity(path, tmp_path), "cpu").identity == identify_perplexity("table", home, "cpu")
-
-
 def test_an_unknown_name_says_what_there_is(home: Path) -> None:
     with pytest.raises(
         UsageError,
         match=rf"no language model gpt2 .*there: {EMBEDDED}, rotary, rotary-int8, table, .*wide-int8\).*add perplexity",
     ):
         LanguageModel(find_perplexity("gpt2", home))
-
-
-def test_a_model_of_another_kind_or_with_other_settings_is_refused(home: Path, tmp_path: Path) -> None:
-    translator = EMBEDDED_FOLDER.parent / "embedded-translator"
-    with pytest.raises(UsageError, match="of kind translator, wanted is: perplexity"):
-        LanguageModel(find_perplexity(translator, tmp_path))
-
-
-def test_a_gpu_is_refused_where_there_is_none(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ctranslate2.get_cuda_device_count", lambda: 0)
-    assert LanguageModel(find_perplexity("table", home), "auto").device == "cpu"
-    with pytest.raises(UsageError, match="finds no GPU"):
-        LanguageModel(find_perplexity("table", home), "cuda")
 
 
 def test_a_kind_of_number_that_the_device_cannot_compute_is_told(home: Path) -> None:

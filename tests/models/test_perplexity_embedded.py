@@ -20,8 +20,8 @@ from perplexity_corpus import (
     write_paragraph,
 )
 
-from tasks.core.calls.perplexity import Weighed
-from tasks.models.perplexity import EMBEDDED, EMBEDDED_FOLDER, LanguageModel
+from factmill.tasks.core.calls.local_models import Weighed
+from factmill.tasks.models.perplexity import EMBEDDED, EMBEDDED_FOLDER, LanguageModel
 
 SEED = 11
 """Another than the one that the training examines itself with."""

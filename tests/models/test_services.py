@@ -7,14 +7,13 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from tasks.core.calls.call import Call, Deliver, Reply
-from tasks.core.calls.perplexity import Outcome, Weighed, call_perplexity, read_weighed
-from tasks.core.calls.translation import call_translate_text
-from tasks.models import services
-from tasks.models.perplexity import EMBEDDED, EMBEDDED_FOLDER, LanguageModel, identify_perplexity
-from tasks.models.services import LocalModel, serve_perplexity, serve_translator
-from tasks.models.translate import EMBEDDED_FOLDER as EMBEDDED_TRANSLATOR
-from tasks.models.translate import Translator
+from factmill.tasks.core.calls.call import Call, Deliver, Reply
+from factmill.tasks.core.calls.local_models import Outcome, Weighed, call_perplexity, call_translate_text, read_weighed
+from factmill.tasks.models import services
+from factmill.tasks.models.perplexity import EMBEDDED, EMBEDDED_FOLDER, LanguageModel, identify_perplexity
+from factmill.tasks.models.services import LocalModel, serve_perplexity, serve_translator
+from factmill.tasks.models.translate import EMBEDDED_FOLDER as EMBEDDED_TRANSLATOR
+from factmill.tasks.models.translate import Translator
 
 
 def test_the_model_is_opened_once_and_not_before_it_is_needed(tmp_path) -> None:

@@ -9,11 +9,11 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from tasks.core.fingerprints import digest_bytes
-from tasks.errors import OutputError, SourceError
-from tasks.models import title_index
-from tasks.models.char_ngrams import CharNgrams
-from tasks.models.title_index import TitleIndex, find_near_titles, open_title_index, read_titles
+from factmill.tasks.core.fingerprints import digest_bytes
+from factmill.tasks.errors import OutputError, SourceError
+from factmill.tasks.models import title_index
+from factmill.tasks.models.embed import CharNgrams
+from factmill.tasks.models.title_index import TitleIndex, find_near_titles, open_title_index, read_titles
 
 TITLES = ["Danube", "Danube Delta", "Drava", "Jazz", "Łódź", "New York City", "New York", "York"]
 

@@ -12,14 +12,14 @@ from support.rows.questions import mined_question, path_of
 from support.steps.inputs import multihal_inputs
 from support.steps.steps import Left, run_step
 
-from tasks.clients.chat import Chat
-from tasks.core.calls.call import Call, Deliver, Reply
-from tasks.core.rows import Row
-from tasks.core.service_settings import Limits, Model
-from tasks.multihal.core.path_choice import PATHS_WANTED, ROUNDS
-from tasks.multihal.core.rows import MinedQuestion, SelectedQuestion
-from tasks.multihal.judge import score_paths, select_paths
-from tasks.multihal.mine import label_paths
+from factmill.tasks.clients.chat import Chat
+from factmill.tasks.core.calls.call import Call, Deliver, Reply
+from factmill.tasks.core.rows import Row
+from factmill.tasks.core.service_settings import Limits, Model
+from factmill.tasks.multihal.core.path_choice import PATHS_WANTED, ROUNDS
+from factmill.tasks.multihal.core.rows import MinedQuestion, SelectedQuestion
+from factmill.tasks.multihal.judge import score_paths, select_paths
+from factmill.tasks.multihal.mine import label_paths
 
 WORDS = [f"Ada; relation {number:02}; London" for number in range(14)]
 PATHS = [path_of("Q1", f"P{number}", "Q2", labels=words.split("; ")) for number, words in enumerate(WORDS, 1)]

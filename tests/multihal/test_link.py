@@ -14,18 +14,15 @@ from support.steps.steps import Left, run_step
 from support.webs.loopback import Loopback, Seen
 from support.webs.wikidata_web import answer_from, open_store
 
-from tasks.assets import load_query
-from tasks.clients.dbpedia import Dbpedia
-from tasks.clients.falcon import Falcon
-from tasks.clients.wikidata.client import WikidataSparql
-from tasks.clients.wikidata.queries import QUERY_IDS
-from tasks.clients.wikipedia import Wikipedia
-from tasks.core.service_settings import Limits
-from tasks.errors import ServiceUnreachable
-from tasks.graph.load import load_graph
-from tasks.graph.lookup import Graph, open_graph
-from tasks.multihal.core.rows import TypedQuestion
-from tasks.multihal.link import link_entities
+from factmill.tasks.clients.falcon import Falcon
+from factmill.tasks.clients.sparql import SparqlClient
+from factmill.tasks.clients.wikipedia import Wikipedia
+from factmill.tasks.core.service_settings import Limits
+from factmill.tasks.errors import ServiceUnreachable
+from factmill.tasks.graph.load import load_graph
+from factmill.tasks.graph.lookup import Graph, open_graph
+from factmill.tasks.multihal.core.rows import TypedQuestion
+from factmill.tasks.multihal.link import link_entities
 
 LIMITS = Limits(parallel=2, timeout_s=5, attempts=2, backoff_s=0.01, batch=50)
 AGENT = "factmill tests"
@@ -58,12 +55,11 @@ class Web:
 
     def services(self, graph: Graph | None = None) -> Any:
         url = self.server.url
-        queries = {name: load_query(query_id) for name, query_id in QUERY_IDS.items()}
         return SimpleNamespace(
             falcon=Falcon(f"{url}/falcon2", "f", LIMITS.model_copy(update={"timeout_s": 60.0}), AGENT),
-            dbpedia=Dbpedia(f"{url}/dbpedia", "d", LIMITS, AGENT, load_query("dbpedia/same_as")),
+            dbpedia=SparqlClient("DBpedia", f"{url}/dbpedia", "d", LIMITS, AGENT),
             wikipedia=Wikipedia(url, "p", LIMITS, AGENT),
-            wikidata=graph or WikidataSparql(f"{url}/sparql", "w", LIMITS, AGENT, queries),
+            wikidata=graph or SparqlClient("Wikidata", f"{url}/sparql", "w", LIMITS, AGENT),
             graph=lambda: graph,
         )
 

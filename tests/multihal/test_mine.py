@@ -12,16 +12,13 @@ from support.steps.steps import Left, run_step
 from support.webs.loopback import Loopback, Seen
 from support.webs.wikidata_web import answer_from, open_store, read_query
 
-from tasks.assets import load_query
-from tasks.clients.wikidata.client import WikidataSparql
-from tasks.clients.wikidata.queries import QUERY_IDS
-from tasks.core.calls.paths import PathsByCalls
-from tasks.core.service_settings import Limits
-from tasks.multihal.core.rows import LinkedQuestion, MinedQuestion
-from tasks.multihal.mine import label_paths, mine_paths
+from factmill.tasks.clients.sparql import SparqlClient
+from factmill.tasks.core.calls.paths import PathsByCalls
+from factmill.tasks.core.service_settings import Limits
+from factmill.tasks.multihal.core.rows import LinkedQuestion, MinedQuestion
+from factmill.tasks.multihal.mine import label_paths, mine_paths
 
 LIMITS = Limits(parallel=2, timeout_s=5, attempts=2, backoff_s=0.01, batch=50)
-QUERIES = {name: load_query(query_id) for name, query_id in QUERY_IDS.items()}
 TRIPLES = """
     wd:Q1 wdt:P19 wd:Q2
     wd:Q1 wdt:P20 wd:Q2
@@ -64,7 +61,7 @@ class Web:
         self._store = answer_from(open_store(TRIPLES))
 
     def services(self) -> Any:
-        wikidata = WikidataSparql(self.server.url, "w", LIMITS, "factmill tests", QUERIES)
+        wikidata = SparqlClient("Wikidata", self.server.url, "w", LIMITS, "factmill tests")
         return SimpleNamespace(wikidata=wikidata, paths=lambda ask: PathsByCalls(ask, wikidata.identity))
 
     def _answer(self, seen: Seen) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """What MultiHal's report says beside the counts of each stage."""
 
-from tasks.multihal.publish import describe_domains
+from factmill.tasks.multihal.release import describe_domains
 
 
 def test_domains_say_how_many_questions_and_paths_each_has() -> None:

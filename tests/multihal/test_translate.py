@@ -10,9 +10,9 @@ from support.rows.questions import typed_question
 from support.steps.inputs import multihal_inputs
 from support.steps.steps import run_step
 
-from tasks.core.calls.call import Call, Deliver, Reply
-from tasks.multihal.core.rows import ScoredPath
-from tasks.multihal.translate import translate_paths
+from factmill.tasks.core.calls.call import Call, Deliver, Reply
+from factmill.tasks.multihal.core.rows import ScoredPath
+from factmill.tasks.multihal.translate import translate_paths
 
 
 class Translator:
@@ -63,6 +63,18 @@ def test_a_value_stays_as_it_is_and_where_it_is(
     left = run_step(translate_paths, [row], services, tmp_path / "run", monkeypatch, inputs)
     assert len(left.rows) == 1 + is_kept
     assert [reason for reason, _ in left.rejects.values()] == ["value_moved"] * (not is_kept)
+
+
+def test_an_item_at_the_end_is_called_otherwise_in_another_language(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = ["Q1", "P19", "Q64"]
+    labels = ["Ada", "place of birth", "Cologne"]
+    row = scored_path().replace(responses_formatted=path, responses=path, path_labels=labels)
+    services = SimpleNamespace(translator=lambda: Translator(lambda parts: [*parts[:-1], "Köln"]))
+    inputs = multihal_inputs(languages=("deu",))
+    left = run_step(translate_paths, [row], services, tmp_path / "run", monkeypatch, inputs)
+    assert [each["trip_labels"][-1] for each in left.rows.values()] == ["Köln"]
 
 
 def test_wrong_and_disputed_answers_are_translated_like_right_ones(

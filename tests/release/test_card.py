@@ -11,12 +11,12 @@ import yaml
 from support.builds.published import publish_rows
 from support.builds.released import multihal_tables
 
-from tasks.multihal.benchmark import MULTIHAL
-from tasks.multihal.release import MULTIHAL_RELEASE
-from tasks.release.card import list_features, render_card
-from tasks.release.contents import Choices, Release
-from tasks.release.reading import read_release
-from tasks.release.tables import write_data
+from factmill.tasks.multihal.benchmark import MULTIHAL
+from factmill.tasks.multihal.release import MULTIHAL_RELEASE
+from factmill.tasks.release.card import list_features, render_card
+from factmill.tasks.release.contents import Choices, Release
+from factmill.tasks.release.files import write_data
+from factmill.tasks.release.reading import read_release
 
 NASTY = "</details><script>alert(1)</script>\n# Top\n```\n| a | b |\n../../x \u202e"
 

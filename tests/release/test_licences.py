@@ -9,19 +9,19 @@ import pytest
 from support.builds.published import publish_rows
 from support.builds.released import fanout_tables, multihal_row
 
-from tasks.biokalma.release import BIOKALMA_RELEASE
-from tasks.core.publishing.release_forms import Page, find_wiki, name_wiki
-from tasks.core.rows import NONE_STATED, OWN_WORLD
-from tasks.fanoutqa.benchmark import FANOUTQA
-from tasks.fanoutqa.release import FANOUTQA_RELEASE
-from tasks.granola.release import find_source
-from tasks.multihal.benchmark import MULTIHAL
-from tasks.multihal.release import MULTIHAL_RELEASE
-from tasks.release.contents import Choices
-from tasks.release.core.licences import describe_licence, find_refused, unite_licences
-from tasks.release.licences import render_attribution, render_licences
-from tasks.release.reading import read_release
-from tasks.slaq.release import SLAQ_RELEASE
+from factmill.tasks.biokalma.release import BIOKALMA_RELEASE
+from factmill.tasks.core.publishing.release_forms import Page, find_wiki, name_wiki
+from factmill.tasks.core.rows import NONE_STATED, OWN_WORLD
+from factmill.tasks.fanoutqa.benchmark import FANOUTQA
+from factmill.tasks.fanoutqa.release import FANOUTQA_RELEASE
+from factmill.tasks.granola.release import find_source
+from factmill.tasks.multihal.benchmark import MULTIHAL
+from factmill.tasks.multihal.release import MULTIHAL_RELEASE
+from factmill.tasks.release.contents import Choices
+from factmill.tasks.release.core.licences import describe_licence, find_refused, unite_licences
+from factmill.tasks.release.licences import render_attribution, render_licences
+from factmill.tasks.release.reading import read_release
+from factmill.tasks.slaq.release import SLAQ_RELEASE
 
 
 def parse(text: str) -> list[dict[str, str]]:

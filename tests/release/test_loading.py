@@ -8,13 +8,12 @@ from support.builds.loading import check_loads, list_splits
 from support.builds.published import publish_rows
 from support.builds.released import NASTY, fanout_tables, multihal_row
 
-from flows.releases.forms import RELEASES
-from tasks.engine.benchmark import Benchmark
-from tasks.fanoutqa.benchmark import FANOUTQA
-from tasks.multihal.benchmark import MULTIHAL
-from tasks.release.contents import Choices
-from tasks.release.reading import read_release
-from tasks.release.write import write_release
+from factmill.tasks.engine.benchmark import Benchmark, load_place
+from factmill.tasks.fanoutqa.benchmark import FANOUTQA
+from factmill.tasks.multihal.benchmark import MULTIHAL
+from factmill.tasks.release.contents import Choices
+from factmill.tasks.release.reading import read_release
+from factmill.tasks.release.write import write_release
 
 pytest.importorskip("polars", reason="polars is not installed (extra dev)")
 
@@ -30,7 +29,7 @@ def offline(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 def release(folder: Path, benchmark: Benchmark, tables: Any) -> Path:
     build = publish_rows(folder / "factmill.duckdb", benchmark, tables)
-    read = read_release(folder / "factmill.duckdb", benchmark, RELEASES[benchmark.name], build, Choices())
+    read = read_release(folder / "factmill.duckdb", benchmark, load_place(benchmark.release), build, Choices())
     return write_release(read, folder / "out").folder
 
 

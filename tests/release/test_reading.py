@@ -7,16 +7,16 @@ import pytest
 from support.builds.published import publish_rows
 from support.builds.released import fanout_tables, multihal_row, multihal_tables
 
-from tasks.core.publishing.release_forms import CANARY
-from tasks.engine.benchmark import Benchmark
-from tasks.errors import OldBuild, UsageError, WarehouseError
-from tasks.fanoutqa.benchmark import FANOUTQA
-from tasks.fanoutqa.release import FANOUTQA_RELEASE
-from tasks.multihal.benchmark import MULTIHAL
-from tasks.multihal.release import MULTIHAL_RELEASE
-from tasks.release.contents import Choices, Release
-from tasks.release.reading import read_release
-from tasks.storage.warehouse import open_warehouse
+from factmill.tasks.core.publishing.release_forms import CANARY
+from factmill.tasks.engine.benchmark import Benchmark
+from factmill.tasks.errors import OldBuild, UsageError, WarehouseError
+from factmill.tasks.fanoutqa.benchmark import FANOUTQA
+from factmill.tasks.fanoutqa.release import FANOUTQA_RELEASE
+from factmill.tasks.multihal.benchmark import MULTIHAL
+from factmill.tasks.multihal.release import MULTIHAL_RELEASE
+from factmill.tasks.release.contents import Choices, Release
+from factmill.tasks.release.reading import read_release
+from factmill.tasks.storage.warehouse import open_warehouse
 
 OPEN = Choices(without=("CC-BY-NC-2.0", "felm"))
 FORMS = {"multihal": MULTIHAL_RELEASE, "fanoutqa": FANOUTQA_RELEASE}

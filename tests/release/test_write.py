@@ -17,20 +17,20 @@ import yaml
 from support.builds.published import publish_rows
 from support.builds.released import NASTY, fanout_tables, multihal_row, multihal_tables
 
-from tasks.core.publishing.release_forms import ReleaseForms
-from tasks.core.reviewing.review_tables import read_queue
-from tasks.engine.benchmark import Benchmark
-from tasks.errors import OutputError, SourceError
-from tasks.fanoutqa.benchmark import FANOUTQA
-from tasks.fanoutqa.release import FANOUTQA_RELEASE
-from tasks.multihal.benchmark import MULTIHAL
-from tasks.multihal.release import MULTIHAL_RELEASE
-from tasks.release.card import render_card
-from tasks.release.contents import Choices, Release
-from tasks.release.reading import read_release
-from tasks.release.write import write_release
-from tasks.storage.builds import find_build
-from tasks.storage.stores import Store
+from factmill.tasks.core.publishing.release_forms import ReleaseForms
+from factmill.tasks.core.review import read_queue
+from factmill.tasks.engine.benchmark import Benchmark
+from factmill.tasks.errors import OutputError, SourceError
+from factmill.tasks.fanoutqa.benchmark import FANOUTQA
+from factmill.tasks.fanoutqa.release import FANOUTQA_RELEASE
+from factmill.tasks.multihal.benchmark import MULTIHAL
+from factmill.tasks.multihal.release import MULTIHAL_RELEASE
+from factmill.tasks.release.card import render_card
+from factmill.tasks.release.contents import Choices, Release
+from factmill.tasks.release.reading import read_release
+from factmill.tasks.release.write import write_release
+from factmill.tasks.storage.builds import find_build
+from factmill.tasks.storage.stores import Store
 
 OPEN = Choices(without=("CC-BY-NC-2.0", "CC-BY-NC-SA-4.0"))
 FORMS: dict[str, ReleaseForms] = {"multihal": MULTIHAL_RELEASE, "fanoutqa": FANOUTQA_RELEASE}
@@ -267,8 +267,8 @@ def test_what_a_killed_run_left_is_cleared_away_and_what_it_moved_is_put_back(wa
 KILLED = """
 import os, signal
 from pathlib import Path
-from tasks.release import write
-from tasks.release.placing import open_draft
+from factmill.tasks.release import write
+from factmill.tasks.release.files import open_draft
 with open_draft(Path({place!r}), False) as draft:
     (draft / "release.json").write_text("{{}}")
     os.kill(os.getpid(), signal.SIGKILL)

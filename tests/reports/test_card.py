@@ -7,11 +7,11 @@ import re
 import pytest
 from support.builds.reported import EVALUATION, MODEL, make_evaluated
 
-from flows.evaluate.evaluations import EVALUATIONS
-from tasks.reports.card import Card, Missing, Page, Taken, make_card
-from tasks.reports.content import Evaluated
-from tasks.reports.pages import CARD_RENDERERS, render_card_html, render_card_markdown
-from tasks.storage.builds import BuildRecord
+from factmill.flows.evaluate.evaluations import EVALUATIONS
+from factmill.tasks.reports.card import Card, Missing, Page, Taken, make_card
+from factmill.tasks.reports.content import Evaluated
+from factmill.tasks.reports.pages import CARD_RENDERERS, render_card_html, render_card_markdown
+from factmill.tasks.storage.builds import BuildRecord
 
 GOOD = ["gold"] * 18 + ["no", "no"]
 

@@ -6,8 +6,13 @@ import pytest
 from support.builds.changes import HOSTILE, make_diff
 from support.docs.read_page import ReadPage
 
-from tasks.diff.core.changes import Cause, ColumnChange, Fate, InputChange, RowChange
-from tasks.reports.changes import CHANGES_RENDERERS, render_changes_html, render_changes_json, render_changes_jsonl
+from factmill.tasks.diff.core.changes import Cause, ColumnChange, Fate, InputChange, RowChange
+from factmill.tasks.reports.changes import (
+    CHANGES_RENDERERS,
+    render_changes_html,
+    render_changes_json,
+    render_changes_jsonl,
+)
 
 
 def test_the_page_needs_nothing_else_and_escapes_what_rows_say() -> None:

@@ -5,8 +5,8 @@ from xml.etree import ElementTree
 
 import pytest
 
-from tasks.core.measures.figures import Figure, Series
-from tasks.reports.drawing import draw_figure, draw_picture, tell_legend
+from factmill.tasks.core.measures.figures import Figure, Series
+from factmill.tasks.reports.drawing import draw_figure, draw_picture, tell_legend
 
 
 def _draw(kind: str, *series: Series, **more: object) -> str:

@@ -14,11 +14,11 @@ from support.builds.reported import EVALUATION, HOSTILE, MODEL, list_items, make
 from support.docs.chromium import open_page
 from support.docs.read_page import ReadPage
 
-from tasks.core.measures.figures import Figure, Series
-from tasks.evaluation.record import Item
-from tasks.reports.content import Report, make_report
-from tasks.reports.entries import MOST_ENTRIES
-from tasks.reports.pages import RENDERERS, render_html, render_json, render_markdown
+from factmill.tasks.core.measures.figures import Figure, Series
+from factmill.tasks.evaluation.record import Item
+from factmill.tasks.reports.content import Report, make_report
+from factmill.tasks.reports.entries import MOST_ENTRIES
+from factmill.tasks.reports.pages import RENDERERS, render_html, render_json, render_markdown
 
 GOOD = ["gold"] * 18 + ["no", ""]
 
@@ -134,8 +134,8 @@ import sys
 from support.docs.chromium import open_page
 from support.docs.read_page import ReadPage
 from support.builds.reported import EVALUATION, HOSTILE, make_evaluated
-from tasks.reports.content import make_report
-from tasks.reports.pages import RENDERERS
+from factmill.tasks.reports.content import make_report
+from factmill.tasks.reports.pages import RENDERERS
 report = make_report(EVALUATION, [make_evaluated("a", HOSTILE), make_evaluated("bb", ["gold"] * 6)])
 sys.stdout.buffer.write("".join(render(report) for render in RENDERERS.values()).encode())
 """

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tasks.slaq.params import address_articles
+from factmill.tasks.slaq.params import address_articles
 
 
 @pytest.mark.parametrize(

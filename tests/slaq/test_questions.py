@@ -13,11 +13,11 @@ from support.rows.slaq_topics import GOOD, LONG_ANSWER, LONG_QUESTION, PAIRS, WE
 from support.steps.inputs import slaq_inputs
 from support.steps.steps import Left, run_step
 
-from tasks.clients.chat import Chat
-from tasks.core.reviewing.review import POLICY
-from tasks.core.service_settings import Limits, Model
-from tasks.errors import SourceError
-from tasks.slaq.questions import FLAG, balance_halves, check_questions, type_facts, write_questions
+from factmill.tasks.clients.chat import Chat
+from factmill.tasks.core.review import POLICY
+from factmill.tasks.core.service_settings import Limits, Model
+from factmill.tasks.errors import SourceError
+from factmill.tasks.slaq.questions import FLAG, balance_halves, check_questions, type_facts, write_questions
 
 LIMITS = Limits(parallel=4, timeout_s=5, attempts=2, backoff_s=0.01)
 ONE_LINE = (
@@ -104,8 +104,6 @@ def test_five_pairs_are_taken_in_every_accepted_form(run: Run, talker: Talker, r
 TWELVE = "The Pont du Gard is a bridge in France that carried water"
 BAD = {
     "four pairs": (json.dumps(WELL | {"short": PAIRS[:4]}), "reply_not_in_format", '"short" holds 4 pairs, expected exactly 5'),
-    "six pairs": (json.dumps(WELL | {"short": [*PAIRS, PAIRS[0]]}), "reply_not_in_format", '"short" holds 6 pairs'),
-    "talk": ("What a bridge!", "reply_not_in_format", "there is no JSON object in it"),
     "broken JSON": (GOOD[:-1], "reply_not_in_format", "the JSON is broken near"),
     "twelve words": (
         reply_with(4, {"answer": TWELVE}),
@@ -117,14 +115,6 @@ BAD = {
         "answer_not_in_article",
         "pair 1: the answer 'The Rhône' does not stand in the article; use the article's own words",
     ),
-    "another number": (reply_with(2, {"answer": "48 metres"}), "answer_not_in_article", "pair 2: the answer '48 metres'"),
-    "the article": (
-        reply_with(2, {"question": "According to the article, how high is the Pont du Gard?"}),
-        "source_phrase",
-        "pair 2: ",
-    ),
-    "one of several": (reply_with(1, {"question": "Name one river at the Pont du Gard?"}), "one_of_many", "pair 1: "),
-    "nobody named": (reply_with(2, {"question": "How high is it?"}), "subject_missing", "pair 2: "),
     "twice": (reply_with(5, PAIRS[1]), "same_question", "pair 5: the question is the same as question 2"),
     "a name more": (
         reply_with(long_answer=LONG_ANSWER.replace("; it", " of Agrippa; it")),

@@ -11,11 +11,11 @@ from support.steps.steps import Left, read_unit, run_step
 from support.webs.loopback import Seen
 from support.webs.small_wiki import SmallPage, SmallWiki
 
-from tasks.core.calls.wikipedia import Page
-from tasks.errors import ServiceUnreachable
-from tasks.slaq import scrape
-from tasks.slaq.core.rows import CategoryPage, Topic, ViewedTopic
-from tasks.slaq.scrape import (
+from factmill.tasks.core.calls.wikipedia import Page
+from factmill.tasks.errors import ServiceUnreachable
+from factmill.tasks.slaq.core.rows import CategoryPage, Topic, ViewedTopic
+from factmill.tasks.slaq.core.topic_sampling import Member
+from factmill.tasks.slaq.scrape import (
     MEMBERS_A_PAGE,
     draw_category_pages,
     halve_topics,
@@ -120,12 +120,6 @@ def test_a_draw_does_not_depend_on_the_order_of_the_listing(draw: Callable[..., 
     assert len(first.rows) == 5
 
 
-def test_seeds_and_categories_draw_other_pages(draw: Callable[..., Left], wiki: SmallWiki) -> None:
-    wiki.categories = {name: number_pages(*range(1, 41)) for name in ("Algebra", "Statistics")}
-    draws = {tuple(drawn_ids(draw(name, seed=seed))) for name in wiki.categories for seed in (7, 8)}
-    assert len(draws) == 4
-
-
 def test_a_category_of_ten_thousand_is_drawn_from_request_by_request(
     draw: Callable[..., Left], wiki: SmallWiki
 ) -> None:
@@ -133,7 +127,7 @@ def test_a_category_of_ten_thousand_is_drawn_from_request_by_request(
     held: list[int] = []
 
     def count_alive() -> int:
-        return sum(type(each) in (Page, scrape._Member) for each in gc.get_objects())
+        return sum(type(each) in (Page, Member) for each in gc.get_objects())
 
     def count_pages(seen: Seen) -> None:
         if seen.query.get("cmcontinue") in ("5000", "9500"):
@@ -230,14 +224,13 @@ def test_pages_that_are_no_articles_are_left_out_for_good(
     assert left.receipt.unsettled == 0
 
 
-@pytest.mark.parametrize("title", ["List of groups", "Lists of lists", "Outline of algebra", "Timeline of algebra"])
-def test_lists_are_left_out_by_their_title(step: Callable[..., Left], wiki: SmallWiki, title: str) -> None:
-    left = read_page(step, wiki, SmallPage(1, title, ARTICLE), title=title)
-    assert left.rejects["Algebra-1"][0] == "list_page"
-
-
-def test_a_title_that_only_begins_like_a_list_is_none(step: Callable[..., Left], wiki: SmallWiki) -> None:
-    assert read_page(step, wiki, SmallPage(1, "Listing of x", ARTICLE), title="Listing of x").rejects == {}
+def test_lists_are_left_out_by_their_title(step: Callable[..., Left], wiki: SmallWiki) -> None:
+    titles = ["List of groups", "Lists of lists", "Outline of algebra", "Timeline of algebra", "Listing of x"]
+    wiki.add(*(SmallPage(at, title, ARTICLE) for at, title in enumerate(titles)))
+    rows = [page_row(at, title) for at, title in enumerate(titles)]
+    left = step(scrape_articles, rows, epoch=EPOCH, min_chars=100)
+    assert [reason for reason, _ in left.rejects.values()] == ["list_page"] * 4
+    assert list(left.rows) == ["Algebra-4"]
 
 
 def test_a_page_deleted_while_it_is_read_is_missing(step: Callable[..., Left], wiki: SmallWiki) -> None:
@@ -321,16 +314,3 @@ def test_halves_are_the_ends_of_each_category_with_spares(step: Callable[..., Le
         "Algebra-7": "no_page_views",
     }
     assert left.rejects["Algebra-5"][1] == "30 views; 2 a half, spares with them, of 7 in Algebra"
-
-
-def test_equal_views_go_by_page_id_and_the_middle_one_is_in_no_half(step: Callable[..., Left]) -> None:
-    left = step(halve_topics, viewed(dict.fromkeys((5, 3, 1, 4, 2), 9)), per_half=20, spares=5)
-    assert list_halves(left) == [("most", 1), ("most", 2), ("least", 5), ("least", 4)]
-    assert left.rejects == {
-        "Algebra-3": ("odd_one_out", "9 views; 25 a half, spares with them, of 5 in Algebra"),
-    }
-
-
-def test_a_category_of_one_topic_has_no_halves(step: Callable[..., Left]) -> None:
-    left = step(halve_topics, viewed({1: 10}), per_half=1, spares=0)
-    assert (left.rows, left.rejects["Algebra-1"][0]) == ({}, "odd_one_out")

@@ -9,13 +9,13 @@ import pyarrow as pa
 import pytest
 from support.steps.warehouses import empty_warehouse
 
-from tasks import progress
-from tasks.core.publishing.export_forms import ExportForms
-from tasks.core.receipts import Receipt
-from tasks.core.rows import arrow_schema, arrow_table
-from tasks.errors import UnknownBuild, WarehouseError
-from tasks.granola.core.rows import CandidateRow
-from tasks.storage.builds import (
+from factmill.tasks import progress
+from factmill.tasks.core.publishing.release_forms import ExportForms
+from factmill.tasks.core.receipts import Receipt
+from factmill.tasks.core.rows import arrow_schema, arrow_table
+from factmill.tasks.errors import UnknownBuild, WarehouseError
+from factmill.tasks.granola.core.rows import CandidateRow
+from factmill.tasks.storage.builds import (
     BuildRecord,
     build_of_lock,
     describe_caution,
@@ -28,10 +28,10 @@ from tasks.storage.builds import (
     publish,
     rank_latest,
 )
-from tasks.storage.export import csv_bytes, export_build, json_bytes, jsonl_bytes
-from tasks.storage.shards import MERGED, REJECTS, USES, write_shard
-from tasks.storage.stores import Store
-from tasks.storage.warehouse import open_warehouse
+from factmill.tasks.storage.export import csv_bytes, export_build, json_bytes, jsonl_bytes
+from factmill.tasks.storage.shards import MERGED, REJECTS, USES, write_shard
+from factmill.tasks.storage.stores import Store
+from factmill.tasks.storage.warehouse import open_warehouse
 
 NO_FORMS = ExportForms()
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -40,15 +40,17 @@ SUMMARY = {"stage": "s", "rows_in": 2, "rows_out": 1, "rejects": 1, "merged": 0,
 
 
 def candidates(*names: str) -> pa.Table:
-    rows = [
-        CandidateRow(id=n, row_id="r", role="answer", name=n, qid="Q1", via="label", chosen=True, linked=None)
-        for n in names
-    ]
-    return arrow_table(CandidateRow, rows)
+    told = {"row_id": "r", "role": "answer", "qid": "Q1", "via": "label", "chosen": True, "linked": None}
+    return arrow_table(CandidateRow, [CandidateRow(id=name, name=name, **told) for name in names])
 
 
 EMBEDDED = {"wikidata": "embedded-1/wikidata", "wikipedia": "embedded-1/wikipedia"}
 REAL = EMBEDDED | {"wikidata": "https://query.wikidata.org/sparql"}
+
+
+def receipt(shard: Path) -> Receipt:
+    told = {"stage": "s", "index": 0, "key": "k", "digest": "d"}
+    return Receipt(shard=str(shard), rows_in=2, rows=1, rejects=1, merged=0, **told)
 
 
 def make(warehouse: Path, lock: str = "a", *names: str, flow: dict[str, Any] | None = None, **more: Any) -> BuildRecord:
@@ -56,18 +58,10 @@ def make(warehouse: Path, lock: str = "a", *names: str, flow: dict[str, Any] | N
     shard = warehouse.parent / f"shard-{lock}"
     reject = [{"id": "x", "reason": "odd", "detail": "it is odd", "row": "{}"}]
     use = [{"id": "x", "key": "k", "record_id": "1"}]
-    write_shard(
-        shard,
-        {
-            "rows": candidates(),
-            "rejects": pa.Table.from_pylist(reject, REJECTS),
-            "merged": MERGED.empty_table(),
-            "uses": pa.Table.from_pylist(use, USES),
-        },
-    )
-    receipt = Receipt(stage="s", index=0, key="k", shard=str(shard), rows_in=2, rows=1, rejects=1, merged=0, digest="d")
+    made = {"rejects": pa.Table.from_pylist(reject, REJECTS), "uses": pa.Table.from_pylist(use, USES)}
+    write_shard(shard, {"rows": candidates(), "merged": MERGED.empty_table(), **made})
     with open_warehouse(empty_warehouse(warehouse)) as db:
-        merge_stage(db, "run", 1, [receipt], SUMMARY)
+        merge_stage(db, "run", 1, [receipt(shard)], SUMMARY)
         tables = {"granola_candidates": candidates(*names)}
         report = {"rows": len(names), "author": "scripted replies", "world": "w", "rejects": 1}
         return publish(db, "run", "granola", {"lock": lock, **more}, {"flow": flow or {}}, tables, report, NOW)
@@ -84,11 +78,9 @@ def counts(warehouse: Path) -> dict[tuple[str, str], int]:
 
 def test_a_stage_that_is_merged_again_by_a_run_that_goes_on_counts_once(tmp_path: Path) -> None:
     record = make(tmp_path / "w.duckdb", "a")
-    shard = tmp_path / "shard-a"
-    receipt = Receipt(stage="s", index=0, key="k", shard=str(shard), rows_in=2, rows=1, rejects=1, merged=0, digest="d")
     with open_warehouse(tmp_path / "w.duckdb") as db:
         for _ in range(2):
-            merge_stage(db, "stopped", 1, [receipt], SUMMARY)
+            merge_stage(db, "stopped", 1, [receipt(tmp_path / "shard-a")], SUMMARY)
     assert counts(tmp_path / "w.duckdb") == {
         (table, build): 1
         for table in ("build_stages", "rejects", "build_calls")
@@ -96,22 +88,12 @@ def test_a_stage_that_is_merged_again_by_a_run_that_goes_on_counts_once(tmp_path
     }
 
 
-def test_a_published_build_has_its_rows_rejects_and_calls(tmp_path: Path) -> None:
-    record = make(tmp_path / "w.duckdb", "a", "p", "q")
-    assert counts(tmp_path / "w.duckdb") == {
-        ("build_stages", record.build_id): 1,
-        ("rejects", record.build_id): 1,
-        ("build_calls", record.build_id): 1,
-        ("granola_candidates", record.build_id): 2,
-    }
-
-
-def test_the_same_lock_and_content_is_the_same_build(tmp_path: Path) -> None:
+def test_the_same_lock_and_content_is_the_same_build_with_its_rows_rejects_and_calls(tmp_path: Path) -> None:
     path = tmp_path / "w.duckdb"
-    first, second = make(path, "a", "p", "q"), make(path, "a", "q", "p")
-    assert first.build_id == second.build_id
-    assert len(list_builds(path)) == 1
-    assert counts(path)["granola_candidates", first.build_id] == 2
+    for names in (("p", "q"), ("q", "p")):
+        (build,) = {make(path, "a", *names).build_id, *(each.build_id for each in list_builds(path))}
+        rows = {"build_stages": 1, "rejects": 1, "build_calls": 1, "granola_candidates": 2}
+        assert counts(path) == {(table, build): count for table, count in rows.items()}
 
 
 def test_the_same_lock_with_other_content_is_a_new_build_and_the_old_one_stays(tmp_path: Path) -> None:
@@ -224,11 +206,8 @@ def test_an_export_tells_what_its_rows_are_not_for(tmp_path: Path) -> None:
 def test_rejects_of_a_run_that_published_nothing_are_found_by_its_name(tmp_path: Path) -> None:
     path = tmp_path / "w.duckdb"
     record = make(path, "a", "p")
-    receipt = Receipt(
-        stage="s", index=0, key="k", shard=str(tmp_path / "shard-a"), rows_in=2, rows=1, rejects=1, merged=0, digest="d"
-    )
     with open_warehouse(path) as db:
-        merge_stage(db, f"{record.build_id}-unfinished", 1, [receipt], SUMMARY)
+        merge_stage(db, f"{record.build_id}-unfinished", 1, [receipt(tmp_path / "shard-a")], SUMMARY)
     assert find_rejecting(path, f"{record.build_id}-unfinished") == (f"{record.build_id}-unfinished", 1)
     assert find_rejecting(path, record.build_id) == find_rejecting(path, "latest:granola") == (record.build_id, 1)
     with pytest.raises(UnknownBuild, match="no build 'other-unfinished'"):

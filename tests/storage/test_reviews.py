@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from tasks.core.reviewing.review import Edit, ReviewItem, flag_row
-from tasks.storage.reviews import load_decisions, save_decisions
+from factmill.tasks.core.review import Edit, ReviewItem, flag_row
+from factmill.tasks.storage.reviews import load_decisions, save_decisions
 
 
 def decide(row_id: str, decision: str, benchmark: str = "slaq", **more: object) -> ReviewItem:

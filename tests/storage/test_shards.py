@@ -8,10 +8,10 @@ import pyarrow as pa
 import pytest
 from support.damage import damage
 
-from tasks.core.fingerprints import digest_bytes
-from tasks.core.receipts import Receipt
-from tasks.errors import ShardError
-from tasks.storage.shards import (
+from factmill.tasks.core.fingerprints import digest_bytes
+from factmill.tasks.core.receipts import Receipt
+from factmill.tasks.errors import ShardError
+from factmill.tasks.storage.shards import (
     KINDS,
     REJECTS,
     digest_rows,
@@ -95,7 +95,7 @@ def test_a_full_disk_is_told_and_leaves_no_draft(tmp_path: Path, monkeypatch: py
     def full(fd: int) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("tasks.storage.shards.os.fsync", full)
+    monkeypatch.setattr("factmill.tasks.storage.shards.os.fsync", full)
     with pytest.raises(ShardError, match=r"cannot write .*rows\.parquet: .*No space left on device; make room"):
         write_shard(tmp_path / "0", {"rows": numbers(0, 1)})
     assert list(tmp_path.iterdir()) == []

@@ -10,11 +10,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tasks.assets import ROOT
-from tasks.core.rows import NONE_STATED, OWN_LICENCE
-from tasks.errors import SourceError
-from tasks.storage import source_files
-from tasks.storage.source_files import (
+from factmill.tasks.assets import ROOT
+from factmill.tasks.core.rows import NONE_STATED, OWN_LICENCE
+from factmill.tasks.errors import SourceError
+from factmill.tasks.storage import source_files
+from factmill.tasks.storage.source_files import (
     SourceFile,
     describe_unused,
     iterate_csv,

@@ -1,4 +1,4 @@
-"""The warehouse: migrations, one process at a time, errors that say what to do."""
+"""The warehouse: its tables, one process at a time, errors that say what to do."""
 
 import os
 import resource
@@ -9,74 +9,32 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import duckdb
-import pyarrow as pa
 import pytest
 
-from tasks.biokalma.core.rows import BiographyRow, RelationCount, RoundRow
-from tasks.biokalma.core.rows import CandidateRow as BiographyCandidateRow
-from tasks.core.calls.call import Call, Reply
-from tasks.core.reviewing.review import ReviewItem
-from tasks.core.rows import arrow_schema
-from tasks.errors import WarehouseBusy, WarehouseError, WarehouseTooNew
-from tasks.fanoutqa.core.rows import (
-    Article,
-    DevQuestion,
-    FanOutQuestionRow,
-    HeldOutAnswer,
-    HeldOutQuestion,
-    Reference,
-)
-from tasks.granola.core.rows import CandidateRow, GranolaRow
-from tasks.multihal.core.rows import DroppedPath, MultiHalRow
-from tasks.slaq.core.rows import CategoryCount, SlaqRow
-from tasks.storage import warehouse
-from tasks.storage.housekeeping.compacting import compact_warehouse
-from tasks.storage.recording.folders import make_work_folder, work_folder
-from tasks.storage.recording.journal import make_record
-from tasks.storage.recording.records import insert_records
-from tasks.storage.warehouse import close_engine, migrations, open_warehouse
+from factmill.tasks.errors import WarehouseBusy, WarehouseError, WarehouseTooNew
+from factmill.tasks.storage import warehouse
+from factmill.tasks.storage.housekeeping.compacting import compact_warehouse
+from factmill.tasks.storage.recording.folders import make_work_folder, work_folder
+from factmill.tasks.storage.schema import OWN_TABLES, VERSION, make_published_table
+from factmill.tasks.storage.warehouse import close_engine, open_warehouse
 
 HOLD = "import duckdb, sys; c = duckdb.connect(sys.argv[1]); print('held', flush=True); sys.stdin.read()"
 
 
-def test_a_new_warehouse_gets_all_migrations_once(tmp_path: Path) -> None:
+def test_a_new_warehouse_gets_its_tables_once_with_what_they_and_their_columns_mean(tmp_path: Path) -> None:
     path = tmp_path / "deep" / "a.duckdb"
     for _ in range(2):
         with open_warehouse(path) as db:
-            applied = db.execute("SELECT version, name FROM schema_migrations ORDER BY version").fetchall()
-    assert applied == [(version, name) for version, name, _ in migrations()]
-
-
-def test_failures_of_chat_that_were_recorded_for_good_are_asked_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What an earlier factmill took for final or for an answer; `True`: the next run asks again."""
-    path, before = tmp_path / "a.duckdb", [each for each in migrations() if each[0] < 14]
-    said = {"texts": ['"finish":["error"]'], "fingerprint": None}
-    asked: list[tuple[str, Reply, bool]] = [
-        ("chat", Reply(None, "failed", "http_402: no credit"), True),
-        ("chat", Reply(None, "failed", "http_400: credit balance is too low"), True),
-        ("chat", Reply(None, "failed", "prompt_too_long: no"), False),
-        ("chat", Reply(None, "failed", "refused: no"), False),
-        ("describe_items", Reply(None, "failed", "http_404: no"), False),
-        ("describe_items", Reply(None, "failed", "http_402: no"), True),
-        ("chat", Reply({**said, "finish": ["stop"]}), False),
-        ("chat", Reply({**said, "finish": ["length"]}), False),
-        ("chat", Reply({**said, "finish": ["stop", "error"]}), True),
-        ("chat", Reply({**said, "finish": ["function_call_filter: MALFORMED_FUNCTION_CALL"]}), True),
-        ("chat", Reply({**said, "finish": ["insufficient_system_resource"]}), True),
-        ("describe_items", Reply({**said, "finish": ["error"]}), False),
-    ]
-    with monkeypatch.context() as patched:
-        patched.setattr("tasks.storage.warehouse.migrations", lambda: before)
-        records = [make_record(Call("s", name, {"at": at}), reply) for at, (name, reply, _) in enumerate(asked)]
-        with open_warehouse(path) as db:
-            insert_records(db, records)
-    with open_warehouse(path) as db:
-        found = dict(db.execute("SELECT key, transient FROM calls").fetchall())
-        bodies = dict(db.execute("SELECT key, body FROM calls").fetchall())
-    assert [found[record.key] for record in records] == [is_asked_again for _, _, is_asked_again in asked]
-    assert [bodies[record.key] for record in records] == [record.body for record in records]
+            versions = db.execute("SELECT version FROM schema_migrations").fetchall()
+            comments = db.execute("SELECT table_name, comment FROM duckdb_tables() ORDER BY 1").fetchall()
+            undescribed = db.execute(
+                "SELECT table_name, column_name FROM duckdb_columns() WHERE comment IS NULL AND list_contains(?, table_name)",
+                [[model.table for model in OWN_TABLES if model.table != "label_items"]],
+            ).fetchall()
+    assert versions == [(VERSION,)]
+    assert [name for name, text in comments if not text] == []
+    assert {name for name, _ in comments} - {"schema_migrations"} == {model.table for model in OWN_TABLES}
+    assert undescribed == []
 
 
 @pytest.fixture
@@ -84,6 +42,13 @@ def no_umask() -> Iterator[None]:
     before = os.umask(0)
     yield
     os.umask(before)
+
+
+def check_refused(
+    path: Path, message: str, error: type[Exception] = WarehouseError, wait_s: float | None = None
+) -> None:
+    with pytest.raises(error, match=message), open_warehouse(path, wait_s):
+        pass
 
 
 def rights(path: Path) -> str:
@@ -140,8 +105,7 @@ def test_a_log_that_a_killed_process_has_left_empty_is_no_trouble(tmp_path: Path
         assert db.execute("SELECT n FROM t").fetchall() == [(1,)]
     assert not log.exists()
     (tmp_path / "other.duckdb.wal").mkdir()  # whatever the reason, a log that cannot be made is an error in words
-    with pytest.raises(WarehouseError, match=r"other\.duckdb"), open_warehouse(tmp_path / "other.duckdb"):
-        pass
+    check_refused(tmp_path / "other.duckdb", r"other\.duckdb")
 
 
 def test_rows_stand_in_small_groups_also_behind_the_large_ones_of_old(tmp_path: Path) -> None:
@@ -178,6 +142,19 @@ def test_the_engine_behind_a_large_warehouse_is_closed_and_the_next_opening_star
         assert db.execute("SELECT n FROM t").fetchall() == [(1,)]
 
 
+def test_a_column_becomes_one_of_another_kind_only_where_older_builds_lose_nothing(tmp_path: Path) -> None:
+    texts, numbers = {"id": "VARCHAR", "n": "VARCHAR"}, {"id": "VARCHAR", "n": "BIGINT"}
+    with open_warehouse(tmp_path / "w.duckdb") as db:
+        make_published_table(db, "toys", texts, None)
+        db.execute("INSERT INTO toys VALUES ('build', 'a', '1')")
+        make_published_table(db, "toys", numbers, None)
+        assert db.execute("SELECT n FROM toys").fetchall() == [(1,)]
+        make_published_table(db, "toys", texts, None)
+        db.execute("INSERT INTO toys VALUES ('build', 'b', 'one')")
+        with pytest.raises(WarehouseError, match=r"the table toys .* column n is VARCHAR; it is BIGINT now"):
+            make_published_table(db, "toys", numbers, None)
+
+
 def test_an_error_inside_rolls_the_transaction_back(tmp_path: Path) -> None:
     path = tmp_path / "a.duckdb"
     with pytest.raises(ZeroDivisionError), open_warehouse(path) as db:
@@ -193,11 +170,7 @@ def test_a_warehouse_held_by_another_process_names_the_holder(tmp_path: Path) ->
     try:
         assert holder.stdout is not None
         assert holder.stdout.readline() == b"held\n"
-        with (
-            pytest.raises(WarehouseBusy, match=rf"held by process {holder.pid} .*--warehouse"),
-            open_warehouse(path, wait_s=0.2),
-        ):
-            pass
+        check_refused(path, rf"held by process {holder.pid} .*--warehouse", WarehouseBusy, wait_s=0.2)
     finally:
         holder.communicate(b"")
     with open_warehouse(path, wait_s=5) as db:
@@ -208,95 +181,22 @@ def test_a_warehouse_of_a_newer_version_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "a.duckdb"
     with open_warehouse(path) as db:
         db.execute("INSERT INTO schema_migrations VALUES (9999, 'from_the_future', now())")
-    with pytest.raises(WarehouseTooNew, match=r"schema version 9999.*update factmill"), open_warehouse(path):
-        pass
-
-
-def test_a_file_that_is_no_warehouse_is_refused_by_name(tmp_path: Path) -> None:
-    path = tmp_path / "notes.txt"
-    path.write_text("these are notes\n" * 1000)
-    with pytest.raises(WarehouseError, match=r"notes\.txt"), open_warehouse(path):
-        pass
-
-
-def test_a_migration_that_fails_leaves_no_trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    bad = [*migrations(), (9000, "broken", "CREATE TABLE half (a INTEGER); SELECT nonsense FROM nowhere;")]
-    monkeypatch.setattr("tasks.storage.warehouse.migrations", lambda: bad)
-    path = tmp_path / "a.duckdb"
-    with pytest.raises(WarehouseError, match="9000_broken failed"), open_warehouse(path):
-        pass
-    connection = duckdb.connect(str(path))
-    tables = {row[0] for row in connection.execute("SHOW TABLES").fetchall()}
-    connection.close()
-    assert tables == {"schema_migrations"}, "nor do those before it: an older factmill can still use the file"
-
-
-NOT_PUBLISHED = {name: {"file", "line"} for name in ("slaq_review", "fanoutqa_review")}
-"""Table → columns of its model that say where a decision was read from, and stay behind."""
-
-
-def name_type(kind: pa.DataType) -> str:
-    """Return a type as both tell it: DuckDB names the values of lists otherwise, and has no null-free parts."""
-    return str(kind.value_type if pa.types.is_list(kind) else kind).replace(" not null", "")
-
-
-@pytest.mark.parametrize(
-    ("table", "model"),
-    [
-        ("granola_eq", GranolaRow),
-        ("granola_candidates", CandidateRow),
-        ("multihal", MultiHalRow),
-        ("multihal_dropped_paths", DroppedPath),
-        ("biokalma", BiographyRow),
-        ("biokalma_rounds", RoundRow),
-        ("biokalma_candidates", BiographyCandidateRow),
-        ("biokalma_relations", RelationCount),
-        ("slaq", SlaqRow),
-        ("slaq_categories", CategoryCount),
-        ("slaq_review", ReviewItem),
-        ("fanoutqa", FanOutQuestionRow),
-        ("fanoutqa_dev", DevQuestion),
-        ("fanoutqa_test", HeldOutQuestion),
-        ("fanoutqa_test_answers", HeldOutAnswer),
-        ("fanoutqa_articles", Article),
-        ("fanoutqa_references", Reference),
-        ("fanoutqa_review", ReviewItem),
-    ],
-)
-def test_published_columns_are_those_of_the_row_model(tmp_path: Path, table: str, model: type) -> None:
-    with open_warehouse(tmp_path / "a.duckdb") as db:
-        found = db.sql(f"SELECT * EXCLUDE (build_id) FROM {table}").to_arrow_table().schema
-        nullable = {row[0]: row[2] == "YES" for row in db.execute(f"DESCRIBE {table}").fetchall()}
-    expected = [field for field in arrow_schema(model) if field.name not in NOT_PUBLISHED.get(table, ())]
-    assert [(field.name, name_type(field.type)) for field in found] == [
-        (field.name, name_type(field.type)) for field in expected
-    ]
-    assert {field.name: nullable[field.name] for field in expected} == {
-        field.name: field.nullable for field in expected
-    }
+    check_refused(path, r"schema version 9999.*update factmill", WarehouseTooNew)
 
 
 def test_a_commit_that_cannot_be_written_is_told_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fill(*_: object) -> None:
         raise duckdb.TransactionException("Failed to commit: No space left on device")
 
-    monkeypatch.setattr("tasks.storage.warehouse._commit", fill)
-    with (
-        pytest.raises(WarehouseError, match=r"cannot write the warehouse .*No space left.*run the same command again"),
-        open_warehouse(tmp_path / "a.duckdb"),
-    ):
-        pass
+    monkeypatch.setattr("factmill.tasks.storage.warehouse._commit", fill)
+    check_refused(tmp_path / "a.duckdb", r"cannot write the warehouse .*No space left.*run the same command again")
 
 
 @pytest.mark.parametrize("start", [b"", b"SQLite format 3\0", b"these are notes\n"])
 def test_a_file_of_another_kind_is_told_from_its_beginning(tmp_path: Path, start: bytes) -> None:
     path = tmp_path / "a.duckdb"
     path.write_bytes(start * 100)
-    with (
-        pytest.raises(WarehouseError, match=r"a\.duckdb is (empty|no DuckDB file); name another"),
-        open_warehouse(path),
-    ):
-        pass
+    check_refused(path, r"a\.duckdb is (empty|no DuckDB file); name another")
 
 
 def test_a_file_that_cannot_grow_is_no_damage_and_keeps_what_it_held(tmp_path: Path) -> None:
@@ -387,7 +287,7 @@ def test_where_nothing_catches_signals_an_interrupted_statement_is_an_interrupt(
 _DAY = """
 import sys
 from pathlib import Path
-from tasks.storage.warehouse import open_warehouse
+from factmill.tasks.storage.warehouse import open_warehouse
 with open_warehouse(Path(sys.argv[1])) as db:
     print(*db.execute("SELECT CAST(moment AS DATE), moment FROM (SELECT TIMESTAMPTZ '2026-05-01 20:00:00+00' AS moment)").fetchone())
 """

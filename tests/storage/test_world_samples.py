@@ -8,14 +8,13 @@ from typing import Any
 import pytest
 import yaml
 
-from tasks.assets import ROOT, load_list, load_units
-from tasks.core.rows import Reject
-from tasks.multihal.core.answer_types import settle_answer_type
-from tasks.multihal.core.refusals import is_refusal, read_refusals
-from tasks.multihal.core.rows import FoundationQuestion
-from tasks.multihal.sources.foundations import FOUNDATIONS, FoundFiles, find_foundation_files
-from tasks.storage.source_files import name_source
-from tasks.world.files.reading import load_world_data
+from factmill.tasks.assets import ROOT, load_list, load_units
+from factmill.tasks.core.rows import Reject
+from factmill.tasks.multihal.core.rows import FoundationQuestion
+from factmill.tasks.multihal.core.uniting import is_refusal, read_refusals, settle_answer_type
+from factmill.tasks.multihal.sources.foundations import FOUNDATIONS, FoundFiles, find_foundation_files
+from factmill.tasks.storage.source_files import name_source
+from factmill.tasks.world.files import load_world_data
 
 LANGUAGES = {"en", "de", "fr", "it", "es", "pt"}
 SLOT = re.compile(r"\[(?:the )?(\w+)\]")

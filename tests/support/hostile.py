@@ -23,9 +23,9 @@ from support.builds.built import publish_hostile, publish_withheld
 from support.commands.command import Factmill, Ran
 from typer.main import get_command
 
-from flows.cli.main import app
-from tasks.assets import ROOT
-from tasks.settings import ROLES, World
+from factmill.flows.cli.main import app
+from factmill.tasks.assets import ROOT
+from factmill.tasks.settings import ROLES, World
 
 ENDLESS = ("serve", "worker", "world serve")
 """Commands that end when they are stopped: here each is given something that it refuses."""
@@ -276,7 +276,10 @@ class Cases:
         """Return a copy of the warehouse in whose column every row holds this text."""
         shutil.copy(self.warehouse, path)
         with duckdb.connect(str(path)) as db:
-            db.execute(f"UPDATE {table} SET {column} = ?", [text])
+            # of another type: what is broken cannot be written into a column of JSON
+            db.execute(
+                f"CREATE OR REPLACE TABLE {table} AS SELECT * REPLACE (?::VARCHAR AS {column}) FROM {table}", [text]
+            )
         return path
 
     def _next(self) -> int:

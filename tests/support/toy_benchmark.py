@@ -4,19 +4,19 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, ClassVar
 
-from prefect import flow, task
+from prefect import task
 from pydantic import Field
 
-from tasks.core.calls.knowledge import call_find_items, read_candidates
-from tasks.core.fingerprints import digest_bytes
-from tasks.core.measures.audits import Audit, AuditKind
-from tasks.core.receipts import Batch, Receipt
-from tasks.core.rows import Outcome, Reject, Row
-from tasks.engine.batches import batch_key, work_on
-from tasks.engine.benchmark import Assets, Benchmark, Inputs, Locked, find_absolute
-from tasks.engine.building import open_build
-from tasks.options import BuildReport, Option, Params, RunOptions
-from tasks.storage.source_files import SourceFile
+from factmill.flows.recipes import make_recipe
+from factmill.tasks.core.fingerprints import digest_bytes
+from factmill.tasks.core.measures.audits import Audit, AuditKind
+from factmill.tasks.core.receipts import Batch, Receipt
+from factmill.tasks.core.rows import Outcome, Reject, Row
+from factmill.tasks.engine.batches import batch_key, work_on
+from factmill.tasks.engine.benchmark import Assets, Benchmark, Inputs, Locked, find_absolute
+from factmill.tasks.lookups.labels import look_up_bearers
+from factmill.tasks.options import Option, Params, RunOptions
+from factmill.tasks.storage.source_files import SourceFile
 
 
 class Country(Row):
@@ -67,9 +67,8 @@ def read_countries(batch: Batch) -> Receipt:
 @task(cache_key_fn=batch_key, persist_result=True)
 def ask_countries(batch: Batch) -> Receipt:
     work = work_on(batch)
-    rows, wikidata = work.rows(Country), work.run.services.wikidata
-    asked = ((row.id, row.name, call_find_items(wikidata.identity, row.name)) for row in rows)
-    found, failed = work.look_up(wikidata, asked, read_candidates)
+    rows = work.rows(Country)
+    found, failed = look_up_bearers(work, ((row.id, row.name) for row in rows))
     most = work.inputs(CountryInputs).params.most_others
 
     def decide(row: Country) -> Outcome:
@@ -80,16 +79,6 @@ def ask_countries(batch: Batch) -> Receipt:
         return CountryQuestion(id=row.id, question=question, letter=row.name[0], qid=first, others=others[:most])
 
     return work.finish(map(decide, rows), CountryQuestion)
-
-
-@flow(name="countries", validate_parameters=True, persist_result=False)
-def countries(params: CountryParams = CountryParams(), run: RunOptions = RunOptions()) -> BuildReport:  # noqa: B008 - frozen
-    """A question a country."""
-    locked = lock_inputs(params, run)
-    with open_build(COUNTRIES, locked, run) as build:
-        read = build.load(read_countries, locked.files)
-        asked = build.stage(ask_countries, read)
-        return build.publish({"countries": asked.table(CountryQuestion)})
 
 
 def explain_row(row: CountryQuestion) -> Iterator[str]:
@@ -112,4 +101,7 @@ COUNTRIES = Benchmark(
     explain=explain_row,
     audit=Audit((AuditKind("wrong_number", "Is the number another country's?"),), "a test's own"),
     assets=Assets(queries=("wikidata/find_items",)),
+    roles=lambda _: (),
 )
+
+countries = make_recipe(COUNTRIES, read_countries, ask_countries)

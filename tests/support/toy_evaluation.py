@@ -4,21 +4,18 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Annotated, Literal
 
 import pyarrow as pa
-from prefect import flow
 from toy_benchmark import COUNTRIES, CountryQuestion
 
-from tasks.core.evaluation.frame import frame, make_boundary
-from tasks.core.evaluation.rows import Answer, Asked, EvaluationMetric, Score
-from tasks.core.measures.figures import Figure
-from tasks.core.measures.metrics import Metric, Scores, measure
-from tasks.core.prompts import Ask, fill_in, read_prompt
-from tasks.core.replies import Form, Unreadable
-from tasks.core.rows import arrow_table, rows_from_arrow
-from tasks.engine.benchmark import Locked
-from tasks.engine.building import open_build
-from tasks.evaluation.judging import Judged, Judging
-from tasks.evaluation.publishing import publish_evaluation
-from tasks.evaluation.record import (
+from factmill.tasks.core.evaluation.frame import frame, make_boundary
+from factmill.tasks.core.evaluation.rows import Answer, Asked, EvaluationMetric, Score
+from factmill.tasks.core.measures.figures import Figure
+from factmill.tasks.core.measures.metrics import Metric, Scores, measure
+from factmill.tasks.core.prompts import Ask, fill_in, read_prompt
+from factmill.tasks.core.replies import Form, Unreadable
+from factmill.tasks.core.rows import arrow_table, rows_from_arrow
+from factmill.tasks.engine.benchmark import Locked
+from factmill.tasks.evaluation.answering import Judged, Judging
+from factmill.tasks.evaluation.record import (
     Evaluation,
     EvaluationInputs,
     Item,
@@ -26,8 +23,7 @@ from tasks.evaluation.record import (
     draw_clusters,
     lock_evaluation,
 )
-from tasks.evaluation.steps import make_answering, make_asking, make_judging
-from tasks.options import BuildReport, Option, RunOptions
+from factmill.tasks.options import Option, RunOptions
 
 ANSWER = read_prompt(
     "toy/answer", b'+++\nrole = "answerer"\ninputs = ["question"]\nmax_tokens = 50\n+++\n# user\n$question\n'
@@ -137,20 +133,6 @@ def measure_countries(judged: pa.Table, inputs: CountryEvaluationInputs) -> tupl
     return arrow_table(Score, scores), metrics
 
 
-@flow(name="countries_evaluation", validate_parameters=True, persist_result=False)
-def evaluate_countries(
-    params: CountryEvaluationParams = CountryEvaluationParams(),  # noqa: B008 - frozen
-    run: RunOptions = RunOptions(),  # noqa: B008 - frozen
-) -> BuildReport:
-    locked = lock_inputs(params, run)
-    with open_build(COUNTRIES_EVALUATION, locked, run) as build:
-        asked = build.load(make_asking(COUNTRIES_EVALUATION), locked.inputs.settings)
-        answered = build.stage(make_answering(COUNTRIES_EVALUATION), asked)
-        judged = build.stage(make_judging(COUNTRIES_EVALUATION), answered).table(JudgedCountry)
-        scores, metrics = COUNTRIES_EVALUATION.measure(judged, locked.inputs)
-        return publish_evaluation(build, COUNTRIES_EVALUATION, judged, scores, metrics)
-
-
 def score(rows: Iterable[JudgedCountry]) -> Iterator[Score]:
     for row in rows:
         kept = {name: getattr(row, name) for name in ("question_id", "item", "cluster", "setting", "detail")}
@@ -172,7 +154,7 @@ COUNTRIES_EVALUATION = Evaluation(
     examples=("factmill evaluate countries --model oracle",),
     params=CountryEvaluationParams,
     lock_inputs=lock_inputs,
-    recipe="toy_evaluation:evaluate_countries",
+    recipe="toy_evaluation:COUNTRIES_EVALUATION",
     tables={"countries_answers": JudgedCountry, "countries_scores": Score, "evaluation_metrics": EvaluationMetric},
     main_table="countries_answers",
     part="setting",

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tasks.text.ages import check_age, read_age, tell_age
+from factmill.tasks.text.ages import check_age, read_age, tell_age
 
 
 @pytest.mark.parametrize(

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.assets import load_list
-from tasks.errors import SettingsError
-from tasks.text.article import Article, Section, read_article, read_removed
-from tasks.text.sentences import split_sentences
-from tasks.world.files.reading import load_world_data
+from factmill.tasks.assets import load_list
+from factmill.tasks.errors import SettingsError
+from factmill.tasks.text.article import Article, Section, read_article, read_removed
+from factmill.tasks.text.sentences import split_sentences
+from factmill.tasks.world.files import load_world_data
 
 REMOVED = read_removed(load_list("removed_from_articles"))
 NOTE = '<sup id="cite_ref-1" class="reference"><a href="#cite_note-1">[1]</a></sup>'

@@ -1,10 +1,10 @@
-"""When two answers count as the same."""
+"""When two answers count as the same, texts folded, and whole words in them."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.text.matching import normal_words, normalise, singular_form
+from factmill.tasks.text.matching import fold_text, has_words, normal_words, normalise, singular_form
 
 
 @pytest.mark.parametrize(
@@ -55,3 +55,34 @@ def test_normalising_twice_changes_nothing_more(text: str) -> None:
 @pytest.mark.parametrize("mark", [chr(number) for number in range(128)])
 def test_a_text_in_ascii_is_normalised_as_any_other(mark: str) -> None:
     assert normalise(f"The A{mark}B") == normalise(f"The A{mark}B é").removesuffix(" é")
+
+
+@pytest.mark.parametrize(
+    ("text", "folded"),
+    [
+        ("Łódź", "lodz"),
+        ("Finnegan’s  “Wake”", "finnegan's wake"),
+        ("Jean‑Paul – Sartre", "jean paul sartre"),
+        ("Maße", "masse"),
+        ("Þórr æ Œ", "thorr ae oe"),
+        ("", ""),
+    ],
+)
+def test_accents_quotes_and_dashes_do_not_matter(text: str, folded: str) -> None:
+    assert fold_text(text) == folded
+    assert fold_text(folded) == folded
+
+
+@pytest.mark.parametrize(
+    ("sentence", "words", "found"),
+    [
+        ("a court painter", "painter", True),
+        ("two painters", "painter", False),
+        ("repainter, painter!", "painter", True),
+        ("東京都", "東京", True),
+        ("", "painter", False),
+        ("painter", "", False),
+    ],
+)
+def test_words_are_whole(sentence: str, words: str, found: bool) -> None:
+    assert has_words(sentence, words) is found

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.text.sentences import split_sentences
+from factmill.tasks.text.sentences import split_sentences
 
 # A bar stands where a sentence ends; what has none is one sentence.
 PARAGRAPHS = [

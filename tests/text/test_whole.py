@@ -1,9 +1,9 @@
-"""Values and texts that can be stored and shown."""
+"""Values and texts that can be stored and shown, and what somebody may have meant by a name that is not known."""
 
 import pytest
 
-from tasks.text.undressing import BrokenObject, parse_object
-from tasks.text.whole import MOST_DEEP, clean, is_too_deep
+from factmill.tasks.text.undressing import BrokenObject, parse_object
+from factmill.tasks.text.whole import MOST_DEEP, clean, is_too_deep, suggest_name
 
 
 def nest(levels: int) -> object:
@@ -31,3 +31,16 @@ def test_a_number_of_any_length_in_a_reply_is_read() -> None:
 
 def test_nothing_acts_on_a_terminal() -> None:
     assert clean("a\x1b[31mb\u202ec\r\nd\n\x00") == "a[U+001B][31mb[U+202E]c\nd\n[U+0000]"
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ("Astronmy", "; did you mean Astronomy?"),
+        ("ASTRONOMY", "; did you mean Astronomy?"),
+        ("Cookery", ""),
+        ("", ""),
+    ],
+)
+def test_the_known_name_most_like_the_one_given_is_suggested(given: str, told: str) -> None:
+    assert suggest_name(given, ["Algebra", "Astronomy"]) == told

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tasks.text.wikipedia_addresses import (
+from factmill.tasks.text.wikipedia_addresses import (
     ArticleAddress,
     find_redirect,
     read_article_address,

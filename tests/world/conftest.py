@@ -8,9 +8,9 @@ import mwclient
 import pytest
 import requests
 
-from tasks.world.data import WorldData
-from tasks.world.files.reading import load_world_data
-from tasks.world.serving import RunningWorld, running_world
+from factmill.tasks.world.data import WorldData
+from factmill.tasks.world.files import load_world_data
+from factmill.tasks.world.serving import RunningWorld, running_world
 
 SAMPLE = Path(__file__).parent / "sample"
 

@@ -1,7 +1,14 @@
 """data/world/ itself: nothing in it is wrong, and it holds what the default build needs."""
 
+from dataclasses import replace
+
 import pytest
 from check_world import WorldReport, check_world
+
+from factmill.tasks.core.fingerprints import digest_bytes
+from factmill.tasks.world.contents import digest_contents
+from factmill.tasks.world.data import Item, ItemValue, WorldData
+from factmill.tasks.world.files import load_world_data
 
 TOPICS = (
     "Algebra",
@@ -67,3 +74,32 @@ def test_each_topic_has_three_articles(report: WorldReport, topic: str) -> None:
 def test_each_article_is_long_enough_and_was_revised(report: WorldReport) -> None:
     assert report.short_articles == ()
     assert report.counts["articles with two revisions or more"] == report.counts["articles"]
+
+
+@pytest.fixture(scope="module")
+def data() -> WorldData:
+    return load_world_data()
+
+
+def name_near(data: WorldData, item: Item) -> list[Item]:
+    """Return an item and those that its statements name, in the order of their numbers as text."""
+    named = sorted({each.value.qid for each in item.statements if isinstance(each.value, ItemValue)})
+    return [item, *(data.items[qid] for qid in named if qid in data.items)]
+
+
+def test_an_item_is_digested_as_it_reads_alone_and_beside_others(data: WorldData) -> None:
+    found = digest_contents(data)
+    for qid, item in [*data.items.items()][::40]:
+        near = name_near(data, item)
+        assert found[f"item {qid}"] == digest_bytes(repr(item).encode())[:10]
+        assert found[f"near {qid}"] == digest_bytes(repr(near).encode())[:10]
+
+
+def test_what_an_item_says_changes_it_and_all_that_name_it(data: WorldData) -> None:
+    namer = next(item for item in data.items.values() if len(name_near(data, item)) > 1)
+    named = name_near(data, namer)[1]
+    changed = replace(data, items={**data.items, named.qid: replace(named, description="said otherwise")})
+    before, after = digest_contents(data), digest_contents(changed)
+    assert before[f"item {named.qid}"] != after[f"item {named.qid}"]
+    assert before[f"near {namer.qid}"] != after[f"near {namer.qid}"]
+    assert before[f"item {namer.qid}"] == after[f"item {namer.qid}"]

@@ -6,19 +6,19 @@ from pathlib import Path
 import pytest
 from check_world import check_world, describe_report
 
-from tasks.errors import WorldError
-from tasks.world.data import WorldData, digest_world
-from tasks.world.files.reading import load_world_data, read_world_files
-from tasks.world.files.values import (
+from factmill.tasks.errors import WorldError
+from factmill.tasks.world.data import (
     ItemValue,
     QuantityValue,
     TimeValue,
     UnknownValue,
-    read_quantity,
+    WorldData,
+    digest_world,
     read_time,
     read_value,
     split_statement,
 )
+from factmill.tasks.world.files import load_world_data, read_world_files
 
 
 @pytest.mark.parametrize(
@@ -53,11 +53,11 @@ def test_what_is_no_time_is_refused(text: str) -> None:
 
 
 def test_quantities_keep_every_digit() -> None:
-    assert read_quantity("1.960 Q11573") == QuantityValue("1.960", "Q11573")
-    assert read_quantity("+3") == QuantityValue("3", None)
-    assert read_quantity("-3") == QuantityValue("-3", None)
+    assert read_value("1.960 Q11573", "quantity") == QuantityValue("1.960", "Q11573")
+    assert read_value("+3", "quantity") == QuantityValue("3", None)
+    assert read_value("-3", "quantity") == QuantityValue("-3", None)
     with pytest.raises(ValueError, match="is no quantity"):
-        read_quantity("3,755,251")
+        read_value("3,755,251", "quantity")
 
 
 def test_a_question_mark_is_an_unknown_value_of_every_type() -> None:
@@ -136,6 +136,7 @@ CASES = [
     (BERLIN, "qid: Q64\n", "", BERLIN, "Berlin.qid: ", "missing; Q64 names this article as its own"),
     (BERLIN, "pageid: 7000001", "pageid: 7000002", GERMANY, "Germany: ", "pageid 7000002 is used by 'Berlin'"),
     (BERLIN, "views: 4200", "views: many", BERLIN, "Berlin.views: ", "expected a whole number"),
+    (BERLIN, "views: 4200", "views: 4200\nviews: 42", BERLIN, "Berlin.views: ", "at most once, and no other key"),
     (BERLIN, "Cities|Berlin", "Towns|Berlin", BERLIN, "Berlin: ", "category 'Towns' is not in the tree"),
     (BERLIN, "views: 4200", "disambiguation: no", BERLIN, "Berlin.disambiguation: ", "expected true or false"),
     (BERLIN, "Capital of Germany", "[a, b]", BERLIN, "Berlin.short_description: ", "expected a text"),

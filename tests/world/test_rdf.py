@@ -7,8 +7,8 @@ from pathlib import Path
 import pyoxigraph
 import pytest
 
-from tasks.world.data import WorldData
-from tasks.world.rdf import iterate_triples, write_rdf
+from factmill.tasks.world.data import WorldData
+from factmill.tasks.world.rdf import iterate_triples, write_rdf
 
 PREFIXES = """
 PREFIX wd: <http://www.wikidata.org/entity/>
@@ -89,57 +89,57 @@ def test_quantities_carry_sign_and_unit(store: pyoxigraph.Store, sample: WorldDa
     assert '"+1.96"^^' in direct[0]
 
 
-def test_only_the_best_rank_is_truthy(store: pyoxigraph.Store) -> None:
-    assert select(store, "wd:Q64 wdt:P1082 ?n") == [['"3755251"^^xsd:decimal']]
-    assert select(store, "wd:Q64 p:P1082 [ ps:P1082 ?n ; wikibase:rank ?r ]") == [
-        ['"3644826"^^xsd:decimal', "wikibase:NormalRank"],
-        ['"3755251"^^xsd:decimal', "wikibase:PreferredRank"],
-        ['"9999999"^^xsd:decimal', "wikibase:DeprecatedRank"],
-    ]
-    assert select(store, "wd:Q64 p:P1082 [ a wikibase:BestRank ; ps:P1082 ?n ]") == [['"3755251"^^xsd:decimal']]
+_SITELINK = 'wd:Q821244 ^schema:about ?a . ?a schema:name ?n ; schema:inLanguage "en" ; '
+_PARIS = [("en", "Paris"), ("de", "Paris"), ("fr", "Paris"), ("it", "Parigi"), ("es", "París"), ("pt", "Paris")]
 
 
-def test_qualifiers_stand_on_the_statement(store: pyoxigraph.Store) -> None:
-    statement = (
-        "wd:Q64 p:P1082 [ ps:P1082 3644826.0 ; pq:P459 ?how ; pq:P585 ?when ; pqv:P585/wikibase:timePrecision ?p ]"
-    )
-    assert select(store, statement) == [["wd:Q39825", '"11"^^xsd:integer', '"2018-12-31T00:00:00Z"^^xsd:dateTime']]
+@pytest.mark.parametrize(
+    ("pattern", "rows"),
+    [
+        ("wd:Q1048 p:P19/psv:P19 ?v", []),  # an unknown value is a blank node without value node
+        ("wd:Q23 wdt:P345 ?id", [['"nm0010930"']]),
+        ("wd:Q64 wdt:P856 ?url", [["<https://www.berlin.de/%C3%A4>"]]),
+        (
+            "wd:Q64 wdt:P18 ?file",
+            [["<http://commons.wikimedia.org/wiki/Special:FilePath/Siegessaeule%20at%20dusk.jpg>"]],
+        ),
+        ("wd:Q90 rdfs:label ?l", sorted([f'"{name}"@{code}'] for code, name in _PARIS)),
+        ("wd:Q64 skos:altLabel ?a", [['"Berlin-on-Spree"@en']]),
+        ("wd:Q1048 schema:description ?d", [['"Roman \\"general\\" and statesman"@en']]),
+        (
+            f"{_SITELINK} schema:isPartOf <https://en.wikipedia.org/>",
+            [["<https://en.wikipedia.org/wiki/Berlin,_New_Hampshire>", '"Berlin, New Hampshire"@en']],
+        ),
+        ("?r owl:sameAs wd:Q821244", [["<http://dbpedia.org/resource/Berlin,_New_Hampshire>"]]),
+        (
+            "?p a wikibase:Property ; wikibase:directClaim wdt:P36 ; wikibase:propertyType ?t",
+            [["wd:P36", "wikibase:WikibaseItem"]],
+        ),
+        ("wd:Q64 wdt:P1082 ?n", [['"3755251"^^xsd:decimal']]),  # the best rank alone is truthy
+        ("wd:Q64 p:P1082 [ a wikibase:BestRank ; ps:P1082 ?n ]", [['"3755251"^^xsd:decimal']]),
+        (
+            "wd:Q64 p:P1082 [ ps:P1082 ?n ; wikibase:rank ?r ]",
+            [
+                ['"3644826"^^xsd:decimal', "wikibase:NormalRank"],
+                ['"3755251"^^xsd:decimal', "wikibase:PreferredRank"],
+                ['"9999999"^^xsd:decimal', "wikibase:DeprecatedRank"],
+            ],
+        ),
+        (
+            "wd:Q64 p:P1082 [ ps:P1082 3644826.0 ; pq:P459 ?how ; pq:P585 ?when ; pqv:P585/wikibase:timePrecision ?p ]",
+            [["wd:Q39825", '"11"^^xsd:integer', '"2018-12-31T00:00:00Z"^^xsd:dateTime']],
+        ),
+    ],
+)
+def test_values_names_sitelinks_ranks_and_qualifiers_stand_where_the_real_ones_do(
+    store: pyoxigraph.Store, pattern: str, rows: list[list[str]]
+) -> None:
+    assert select(store, pattern) == rows
 
 
-def test_an_unknown_value_is_a_blank_node_without_value_node(store: pyoxigraph.Store) -> None:
+def test_an_unknown_value_is_a_blank_node_and_properties_have_their_types(store: pyoxigraph.Store) -> None:
     [[direct]] = select(store, "wd:Q1048 wdt:P19 ?place")
     assert direct.startswith("_:")
-    assert select(store, "wd:Q1048 p:P19/psv:P19 ?v") == []
-
-
-def test_texts_urls_and_files(store: pyoxigraph.Store) -> None:
-    assert select(store, "wd:Q23 wdt:P345 ?id") == [['"nm0010930"']]
-    assert select(store, "wd:Q64 wdt:P856 ?url") == [["<https://www.berlin.de/%C3%A4>"]]
-    picture = "<http://commons.wikimedia.org/wiki/Special:FilePath/Siegessaeule%20at%20dusk.jpg>"
-    assert select(store, "wd:Q64 wdt:P18 ?file") == [[picture]]
-
-
-def test_names_and_descriptions(store: pyoxigraph.Store) -> None:
-    assert select(store, "wd:Q90 rdfs:label ?l") == sorted(
-        [[f'"{name}"@{code}'] for code, name in
-         [("en", "Paris"), ("de", "Paris"), ("fr", "Paris"), ("it", "Parigi"), ("es", "París"), ("pt", "Paris")]]
-    )  # fmt: skip
-    assert select(store, "wd:Q64 skos:altLabel ?a") == [['"Berlin-on-Spree"@en']]
-    assert select(store, "wd:Q1048 schema:description ?d") == [['"Roman \\"general\\" and statesman"@en']]
-
-
-def test_sitelinks_lead_from_article_to_item_and_from_dbpedia(store: pyoxigraph.Store) -> None:
-    pattern = 'wd:Q821244 ^schema:about ?a . ?a schema:name ?n ; schema:inLanguage "en" ; '
-    assert select(store, pattern + "schema:isPartOf <https://en.wikipedia.org/>") == [
-        ["<https://en.wikipedia.org/wiki/Berlin,_New_Hampshire>", '"Berlin, New Hampshire"@en']
-    ]
-    assert select(store, "?r owl:sameAs wd:Q821244") == [["<http://dbpedia.org/resource/Berlin,_New_Hampshire>"]]
-
-
-def test_properties_name_their_predicates_and_type(store: pyoxigraph.Store) -> None:
-    assert select(store, "?p a wikibase:Property ; wikibase:directClaim wdt:P36 ; wikibase:propertyType ?t") == [
-        ["wd:P36", "wikibase:WikibaseItem"]
-    ]
     types = {row[0]: row[1] for row in select(store, "?p wikibase:propertyType ?t")}
     assert [types[f"wd:{pid}"] for pid in ("P18", "P345", "P856", "P569", "P2048", "P1545")] == [
         f"wikibase:{name}" for name in ("CommonsMedia", "ExternalId", "Url", "Time", "Quantity", "String")

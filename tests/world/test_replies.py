@@ -6,16 +6,16 @@ from pathlib import Path
 import pytest
 from support.worlds.replies import find_written
 
-from tasks import progress
-from tasks.assets import load_prompt
-from tasks.core.calls.call import Call, Reply
-from tasks.core.calls.chat import call_chat, read_chat
-from tasks.core.fingerprints import digest_text
-from tasks.core.prompts import fill_in
-from tasks.core.service_settings import SCRIPTED
-from tasks.errors import WorldError
-from tasks.world import replies
-from tasks.world.replies import (
+from factmill.tasks import progress
+from factmill.tasks.assets import load_prompt
+from factmill.tasks.core.calls.call import Call, Reply
+from factmill.tasks.core.calls.chat import call_chat, read_chat
+from factmill.tasks.core.fingerprints import digest_text
+from factmill.tasks.core.prompts import fill_in
+from factmill.tasks.core.service_settings import SCRIPTED
+from factmill.tasks.errors import WorldError
+from factmill.tasks.world import replies
+from factmill.tasks.world.replies import (
     ScriptedReplies,
     digest_replies,
     digest_reply,

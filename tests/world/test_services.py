@@ -9,9 +9,9 @@ import mwclient
 import pytest
 import requests
 
-from tasks.world.data import WorldData
-from tasks.world.pageviews import FIRST_DAY, PageviewsError, mean_daily_views, read_views
-from tasks.world.serving import RunningWorld
+from factmill.tasks.world.data import WorldData
+from factmill.tasks.world.pageviews import FIRST_DAY, PageviewsError, mean_daily_views, read_views
+from factmill.tasks.world.serving import RunningWorld
 
 VIEWS = "/api/rest_v1/metrics/pageviews/per-article"
 

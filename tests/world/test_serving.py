@@ -1,5 +1,6 @@
 """Starting and stopping the world."""
 
+import fcntl
 import os
 import shutil
 import signal
@@ -14,12 +15,11 @@ import pytest
 import requests
 from support.processes.ready import ROOT, start_ready
 
-from tasks.errors import WorldError
-from tasks.world import store
-from tasks.world.data import WorldData, digest_world
-from tasks.world.files.reading import load_world_data
-from tasks.world.serving import running_world
-from tasks.world.store import digest_store, find_oxigraph, opened_store
+from factmill.tasks.errors import WorldError
+from factmill.tasks.world import serving
+from factmill.tasks.world.data import WorldData, digest_world
+from factmill.tasks.world.files import load_world_data
+from factmill.tasks.world.serving import _remove_litter, digest_store, find_oxigraph, opened_store, running_world
 
 
 def answers(url: str) -> bool:
@@ -49,7 +49,7 @@ def test_oxigraph_dies_with_a_killed_parent_even_when_its_thread_ended(tmp_path:
         "import sys, threading\n"
         "from contextlib import ExitStack\n"
         "from pathlib import Path\n"
-        "from tasks.world.serving import running_world\n"
+        "from factmill.tasks.world.serving import running_world\n"
         "held = ExitStack()\n"
         "worlds = []\n"
         "def start():\n"
@@ -70,7 +70,7 @@ def test_oxigraph_dies_with_a_killed_parent_even_when_its_thread_ended(tmp_path:
 
 
 def test_ctrl_c_ends_serving_cleanly(tmp_path: Path, sample_folder: Path) -> None:
-    code = "import sys; from pathlib import Path; from tasks.world.serving import serve_forever; "
+    code = "import sys; from pathlib import Path; from factmill.tasks.world.serving import serve_forever; "
     code += "serve_forever(Path(sys.argv[1]), 0, Path(sys.argv[2]))"
     server = start_ready(code, [str(tmp_path), str(sample_folder)], os.environ, ROOT)
     assert server.stdout
@@ -164,6 +164,18 @@ def test_the_binary_is_the_packages_own() -> None:
     assert subprocess.run([str(find_oxigraph()), "--version"], capture_output=True, check=True).stdout.startswith(
         b"oxigraph"
     )
-    assert set(store._MODULES) <= {
+    assert set(serving._MODULES) <= {
         p.relative_to(ROOT / "tasks/world").as_posix() for p in (ROOT / "tasks/world").rglob("*.py")
     }
+
+
+def test_stores_and_logs_that_a_process_uses_stay_and_what_the_dead_left_goes(tmp_path: Path) -> None:
+    for store in ("used", "unused"):
+        (tmp_path / store).mkdir()
+        (tmp_path / f"{store}-4711.log").touch()
+    (tmp_path / "ours-4711.log").touch()
+    (tmp_path / "building-1").mkdir()
+    with (tmp_path / "used.lock").open("a") as held:
+        fcntl.flock(held, fcntl.LOCK_SH)
+        _remove_litter(tmp_path, "ours")
+    assert {path.name for path in tmp_path.iterdir()} == {"used", "used-4711.log", "used.lock", "unused.lock"}

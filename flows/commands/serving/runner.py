@@ -1,21 +1,33 @@
-"""Prefect's runner as `factmill serve` has it: it outlives its server's outages, and ends well.
+"""The runner of `factmill serve`: deployments of a standing Prefect server, and Prefect's runner, which carries out their runs.
 
 Prefect's own gives up looking for runs when three questions in a row find no server, and stops listening for cancelled
 ones when the server is restarted. This one looks by itself, for as long as it serves. It names runs before they start,
 prints a line when one starts and one when it ends, and starts a run for a slot of which the server made none.
+
+Runs are printed on standard output, notes on standard error; as JSON both are objects on standard output, one a line, with
+the keys `at` (UTC), `event` (note, started or ended) and `text`, and for runs `deployment`, `run`, `run_id` and `slot` (null
+where the run was not scheduled), at the end `state`, `seconds` and `message` too.
 """
 
 import asyncio
+import json
 import logging
 import os
+import re
 import shlex
 import signal
 import sys
+from collections.abc import Sequence
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from itertools import pairwise
+from pathlib import PurePath
 from typing import Any, cast
 from uuid import UUID
 
+import typer
+from prefect import Flow
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.filters import FlowRunFilter
 from prefect.client.schemas.objects import FlowRun, StateType
@@ -25,17 +37,175 @@ from prefect.exceptions import ObjectNotFound, PrefectHTTPStatusError
 from prefect.runner import Runner
 from prefect.runner._flow_run_executor import ProcessStarter
 from prefect.runner._starter_engine import EngineCommandStarter
+from prefect.schedules import Cron, Interval, RRule, Schedule
 from prefect.states import Cancelled, Failed
 
-from flows.commands.serving.serve_log import ServeLog
-from flows.commands.serving.slots import STOPPED, find_runs, make_up, newest_slot
-from flows.prefect_server import LOOK_AGAIN_S, find_trouble
-from flows.served import name_error
-from flows.serving import read_parameters
-from flows.watching.breaking_off import tell_broken_off
-from flows.watching.gone import crash_gone_runs
-from flows.watching.runs import name_flow_run
-from tasks.errors import PrefectLost, UsageError
+from factmill.flows.commands.serving.slots import (
+    SERVER_SCHEDULE,
+    STOPPED,
+    find_deployment,
+    find_runs,
+    handle_missed_slots,
+    keep_anchors,
+    make_up,
+    newest_slot,
+    resume_runs,
+)
+from factmill.flows.prefect_server import LOOK_AGAIN_S, find_trouble
+from factmill.flows.rebuild import rebuild
+from factmill.flows.served import SERVING_PID, make_served, name_error
+from factmill.flows.serving import ServeOptions, read_parameters
+from factmill.flows.watching.runs import CATCH_UP, crash_gone_runs, name_flow_run, tell_broken_off
+from factmill.tasks.engine.naming.locks import package_version
+from factmill.tasks.errors import PrefectLost, UsageError
+from factmill.tasks.options import Params
+from factmill.tasks.text.ages import read_age
+from factmill.tasks.text.whole import clean
+
+_TIMES = 5
+"""Times of a schedule that are looked at for how far it lies apart."""
+FORM_TITLES = {"params": "What to make", "run": "How to make it"}
+"""Argument of a flow → what its part of the form is called."""
+
+
+def make_deployments(options: ServeOptions, settings: dict[str, Params]) -> list[RunnerDeployment]:
+    """Return the deployment of each chosen benchmark and that of their rebuild, which has the schedule.
+
+    `settings`: benchmark → its parameters, where they are not its defaults.
+    """
+    schedule = make_schedule(options)
+    params, run = options.rebuild_params(settings), options.run_options(find_period(schedule))
+    world, chosen = PurePath(run.world).stem, params.chosen()
+    told = f"{', '.join(each.name for each in chosen)}, one after another; one that fails leaves the others be."
+    flows: list[tuple[Flow[..., Any], str, str, Params]] = [
+        (make_served(each), f"factmill.flows.served.{each.name}", f"{each.title}.", getattr(params, each.name))
+        for each in chosen
+    ]
+    deployments = []
+    for flow, place, description, given in (*flows, (rebuild, "factmill.flows.rebuild.rebuild", told, params)):
+        made = flow.to_deployment(
+            f"{place.rpartition('.')[2]}-{world}",
+            description=description,
+            parameters={"params": given.model_dump(mode="json"), "run": run.model_dump(mode="json")},
+            schedule=schedule if flow is rebuild else None,
+            tags=["factmill"],
+            version=package_version(),
+            enforce_parameter_schema=True,
+        )
+        deployment = cast(RunnerDeployment, made)
+        for argument, title in FORM_TITLES.items():
+            deployment._parameter_openapi_schema.properties[argument]["title"] = title
+        deployment.entrypoint = place
+        deployments.append(deployment)
+    return deployments
+
+
+def make_schedule(options: ServeOptions) -> Schedule | None:
+    """Return when rebuilds are due; None: when somebody starts one. UsageError for what is no cron line or rule."""
+    try:
+        if options.cron:
+            return Cron(options.cron, timezone=options.timezone)
+        if options.rrule:
+            return RRule(options.rrule, timezone=options.timezone)
+        now = datetime.now(UTC).replace(microsecond=0)
+        return Interval(timedelta(seconds=read_age(options.interval)), anchor_date=now) if options.interval else None
+    except ValueError as error:
+        raise UsageError(f"--{'cron' if options.cron else 'rrule'}: {error}") from error
+
+
+def find_period(schedule: Schedule | None) -> float | None:
+    """Return the least number of seconds between the next times of a schedule; None where there are not two."""
+    if schedule is None:
+        return None
+    given = {"cron": schedule.cron, "rrule": schedule.rrule, "interval": schedule.interval}
+    dated = SERVER_SCHEDULE.validate_python(
+        {name: value for name, value in given.items() if value}
+        | ({"timezone": schedule.timezone} if schedule.timezone else {})
+    )
+    dates = asyncio.run(dated.get_dates(_TIMES))
+    return min(((later - sooner).total_seconds() for sooner, later in pairwise(dates)), default=None)
+
+
+def serve_deployments(deployments: Sequence[RunnerDeployment], runs: int, catch_up: bool, as_json: bool) -> int:
+    """Register deployments, report each, and carry out their runs until a signal comes; return the exit code that says which.
+
+    What ended with serve when it served last goes on, and what schedules missed since then is made up for by one run
+    (`catch_up`). At the end runs under way are stopped, and their schedules are paused until they are served again. A
+    server that goes away is waited for; PrefectLost when it comes back without the deployments.
+    """
+    os.environ[SERVING_PID] = str(os.getpid())
+    log = ServeLog(as_json)
+    runner = ServingRunner(os.environ["PREFECT_API_URL"], runs, catch_up, log)
+    with get_client(sync_client=True) as client:
+        earlier = {each.full_name: find_deployment(client, each.full_name) for each in deployments}
+        now = datetime.now(UTC)
+        for deployment in deployments:
+            keep_anchors(deployment, earlier[deployment.full_name], log.note)
+            runner.register(deployment, now)
+            log.note(f"{deployment.full_name}: {deployment.description}")
+        if crashed := crash_gone_runs():
+            log.note(f"ended as crashed, since their process is gone: {len(crashed)}; what they had done is kept")
+        for deployment in deployments:
+            if known := earlier[deployment.full_name]:
+                resumed = resume_runs(client, known, crashed, log.note)
+                handle_missed_slots(client, known, now, resumed, catch_up and bool(deployment.schedules), log.note)
+    log.note(f"served at {runner.address}; end with Ctrl-C")
+    return asyncio.run(runner.serve())
+
+
+_OF_SCHEDULER = "auto-scheduled"
+"""Prefect's tag of the runs of a schedule."""
+
+
+class ServeLog:
+    """The lines of one serving process."""
+
+    def __init__(self, as_json: bool) -> None:
+        self._as_json = as_json
+
+    def note(self, text: str) -> None:
+        """Print what happens to serve itself."""
+        self._print("note", text)
+
+    def report_start(self, deployment: str, run: FlowRun) -> None:
+        """Print that the process of a run starts."""
+        slot = _find_slot(run)
+        due = f" (slot {slot:%Y-%m-%d %H:%M:%S})" if slot else ""
+        self._print("started", f"{deployment} {run.name} started{due}", run, deployment=deployment)
+
+    def report_end(self, deployment: str, run: FlowRun) -> None:
+        """Print how a run ended, and what it came to; `unknown` where the server does not have its end yet."""
+        state = run.state if run.state is not None and run.state.is_final() else None
+        name = state.name if state and state.name else "unknown"
+        message = " ".join(((state and state.message) or "").split())
+        seconds = round(run.total_run_time.total_seconds(), 1)
+        words = re.sub("(?<=[a-z])(?=[A-Z])", " ", name).lower()
+        text = f"{deployment} {run.name} {words} after {seconds:.0f} s" + (message and f": {message}")
+        self._print("ended", text, run, deployment=deployment, state=name, seconds=seconds, message=message)
+
+    def _print(self, event: str, text: str, run: FlowRun | None = None, **more: Any) -> None:
+        at = datetime.now(UTC)
+        line = clean(f"{at:%Y-%m-%d %H:%M:%SZ} {text}") if run else text
+        if self._as_json:
+            if run:
+                slot = _find_slot(run)
+                due = slot.isoformat(timespec="seconds") if slot else None
+                more = {
+                    "deployment": more.pop("deployment"),
+                    "run": run.name,
+                    "run_id": str(run.id),
+                    "slot": due,
+                } | more
+            shown = {"at": at.isoformat(timespec="seconds"), "event": event, "text": text, **more}
+            line = json.dumps(shown, ensure_ascii=False)
+        with suppress(OSError):  # whatever reads the output has ended, or its disk is full: runs go on
+            typer.echo(line, err=run is None and not self._as_json)
+
+
+def _find_slot(run: FlowRun) -> datetime | None:
+    """Return the time of the schedule that a run is for; None for one that somebody started."""
+    return run.expected_start_time if {_OF_SCHEDULER, CATCH_UP} & {*run.tags} else None
+
 
 _STOP_S = 60.0
 """What runs and schedules are given to be stopped in an orderly way, which asks the server."""
@@ -48,7 +218,7 @@ _MOST_NAMED = 200
 _MESSAGE = "factmill serve was stopped; the run goes on when it serves again"
 _STOPPED: dict[str, Any] = {"name": STOPPED, "message": _MESSAGE}
 """State of a run that ends with serve."""
-_PROGRAM = "from flows.served import carry_out; carry_out()"
+_PROGRAM = "from factmill.flows.served import carry_out; carry_out()"
 """What the process of a run does."""
 
 
@@ -246,7 +416,9 @@ class ServingRunner(Runner):
                 await asyncio.to_thread(self._make_up_slots)
             await self._scheduled_run_poller._get_and_submit_flow_runs()
         except Exception as error:  # noqa: BLE001 - whatever one look ends in is told, and the next may end better
-            return _tell_error(error)
+            if isinstance(error, PrefectHTTPStatusError):
+                return f"it answers {error.response.status_code}"
+            return f"{type(error).__name__}: {error}".splitlines()[0]
         return ""
 
     def _make_up_slots(self) -> None:
@@ -295,10 +467,3 @@ class ServingRunner(Runner):
             observer = self._cancelling_observer
             assert observer is not None
             observer._cancelling_flow_run_ids.discard(flow_run if isinstance(flow_run, UUID) else flow_run.id)
-
-
-def _tell_error(error: Exception) -> str:
-    """Return an error of a question to the server in a line."""
-    if isinstance(error, PrefectHTTPStatusError):
-        return f"it answers {error.response.status_code}"
-    return f"{type(error).__name__}: {error}".splitlines()[0]

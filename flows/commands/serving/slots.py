@@ -21,8 +21,8 @@ from prefect.server.schemas.schedules import SCHEDULE_TYPES
 from prefect.states import Cancelled, Failed, Scheduled
 from pydantic import TypeAdapter
 
-from flows.watching.runs import CATCH_UP
-from tasks.text.ages import write_age
+from factmill.flows.watching.runs import CATCH_UP
+from factmill.tasks.text.ages import write_age
 
 STOPPED = "Stopped"
 """Name of the state of a run that serve stopped when it was stopped itself."""
@@ -69,19 +69,16 @@ def keep_anchors(
 
 def newest_slot(schedules: Iterable[Any], since: datetime, until: datetime) -> datetime | None:
     """Return the last time of active schedules after `since` and up to `until`; None where there is none."""
-    slots = [_newest_slot(each.schedule, since, until) for each in schedules if each.active]
-    return max(filter(None, slots), default=None)
-
-
-def _newest_slot(schedule: Any, since: datetime, until: datetime) -> datetime | None:
-    served = SERVER_SCHEDULE.validate_python(schedule.model_dump())
-    back = _FIRST_LOOK
-    while True:
-        start = max(since, until - back)
-        dates = [each for each in served._get_dates_generator(start=start, end=until) if since < each <= until]
-        if dates or start == since:
-            return max(dates, default=None)
-        back *= _WIDER
+    slots: list[datetime] = []
+    for each in schedules:
+        served, back, start = SERVER_SCHEDULE.validate_python(each.schedule.model_dump()), _FIRST_LOOK, until
+        dates: list[datetime] = []
+        while each.active and not dates and start > since:
+            start = max(since, until - back)
+            dates = [date for date in served._get_dates_generator(start=start, end=until) if since < date <= until]
+            back *= _WIDER
+        slots += dates
+    return max(slots, default=None)
 
 
 def find_runs(client: SyncPrefectClient, deployment: DeploymentResponse, slot: datetime) -> list[FlowRun]:

@@ -27,10 +27,10 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Literal
 
-from tasks.biokalma.core.rows import Candidate, Round
-from tasks.core.authoring.pieces import Piece
-from tasks.text.folded import fold_text
-from tasks.text.ids import id_number
+from factmill.tasks.biokalma.core.rows import Candidate, Round
+from factmill.tasks.core.authoring.citations import Piece
+from factmill.tasks.text.ids import id_number
+from factmill.tasks.text.matching import fold_text
 
 Scale = Literal["softmax", "range"]
 """How inverse perplexities become coherence."""

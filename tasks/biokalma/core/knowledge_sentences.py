@@ -14,10 +14,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from tasks.core.authoring.pieces import Piece
-from tasks.errors import SettingsError
-from tasks.text.ids import is_pid
-from tasks.text.values.dates import write_date
+from factmill.tasks.core.authoring.citations import Piece
+from factmill.tasks.errors import SettingsError
+from factmill.tasks.text.ids import is_pid
+from factmill.tasks.text.values.written import write_date
 
 Form = Literal["possessive", "is", "verb"]
 

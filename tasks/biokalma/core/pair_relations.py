@@ -1,16 +1,22 @@
-"""The relations that join the two of a pair, and the names that files give them (BioKaLMA, paper Appendix A.1).
+"""The relations that join a pair of people, and the paragraph about them to begin with (BioKaLMA, paper Appendix A.1, A.3).
 
 A relation is told of the first of the pair; the second is its value: <William Shakespeare, spouse, Anne Hathaway>. A
 name must therefore say which of the two is meant: "father of" is the relation child, "child of" could be two and is none.
+
+The paper begins with human-written paragraphs of one or two sentences that name both people. An article gives the same:
+its first sentence, which says who its subject is, and the first sentence that names the other.
 """
 
 import csv
 import io
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tasks.errors import SettingsError
-from tasks.text.ids import is_pid
+from factmill.tasks.errors import SettingsError
+from factmill.tasks.text.article import Article
+from factmill.tasks.text.ids import is_pid
+from factmill.tasks.text.sentences import split_sentences
 
 _FILE = "pair_relations.csv"
 _COLUMNS = ["pid", "label", "between", "inverse", "other_names"]
@@ -71,3 +77,34 @@ def read_pair_relations(text: str) -> PairRelations:
 def fold_name(text: str) -> str:
     """Return a name as it is compared: small letters, plain spaces, and one form of the apostrophe."""
     return " ".join(text.split()).casefold().replace("’", "'")
+
+
+_END = re.compile(r"[.!?…][\"'”’»)\]]*$")
+
+
+def find_opening(article: Article, name: str, other: str) -> str | None:
+    """Return the sentences that open a paragraph about both; None unless the article names both in full."""
+    sentences = [
+        sentence
+        for section in article.sections
+        for paragraph in section.paragraphs
+        for sentence in split_sentences(paragraph)
+    ]
+    if not sentences:
+        return None
+    about = next((sentence for sentence in sentences if names(sentence, other)), None)
+    if about is None:
+        return None
+    text = about if about == sentences[0] else f"{finish_paragraph(sentences[0])} {about}"
+    return text if names(text, name) else None
+
+
+def names(text: str, name: str) -> bool:
+    """True when a name stands in a text as a whole, ignoring case."""
+    return re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text, re.IGNORECASE) is not None
+
+
+def finish_paragraph(text: str) -> str:
+    """Return a paragraph on one line and with an end, so that a sentence can follow."""
+    line = " ".join(text.split())
+    return line if _END.search(line) else f"{line}."

@@ -2,8 +2,8 @@
 
 from typing import Literal
 
-from tasks.core.authoring.pieces import Piece
-from tasks.core.rows import Row, StrictModel
+from factmill.tasks.core.authoring.citations import Piece
+from factmill.tasks.core.rows import Row, StrictModel
 
 
 class PersonPair(Row):

@@ -1,32 +1,95 @@
-"""Steps of an evaluation on BioKaLMA: the questions with what is shown beside them, a model's answers, and the ratings of their texts (paper §3, §4.1)."""
+"""Steps of an evaluation on BioKaLMA: graphs are retrieved and shown, a model answers, its texts are rated (paper §3, §4).
 
+The world's Wikidata is asked, through the recorder, whoever answers: what a model was shown is part of what is measured.
+"""
+
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
 import pyarrow as pa
 from prefect import task
 
-from tasks.biokalma.core.evaluation.geval import RATING, read_rating
-from tasks.biokalma.core.evaluation.rows import BioAnswer, BioAsked, RatedBio
-from tasks.biokalma.core.evaluation.settings import RETRIEVED
-from tasks.biokalma.evaluation.ask import (
+from factmill.tasks.assets import load_list
+from factmill.tasks.biokalma.core.evaluation.rows import RATING, BioAnswer, BioAsked, RatedBio, read_rating
+from factmill.tasks.biokalma.core.evaluation.settings import (
+    RETRIEVED,
+    Graph,
+    Name,
+    choose_item,
+    choose_names,
+    list_spans,
+    show_graphs,
+)
+from factmill.tasks.biokalma.evaluation.record import (
+    BIOKALMA_EVALUATION,
     JUDGES,
     RATED_SETTINGS,
     BiokalmaEvaluationInputs,
     fill_judge_prompt,
+    leave_unrated,
     list_questions,
 )
-from tasks.biokalma.evaluation.record import BIOKALMA_EVALUATION
-from tasks.biokalma.evaluation.retrieve import retrieve_graphs
-from tasks.biokalma.evaluation.score import leave_unrated
-from tasks.core.evaluation.given import Given
-from tasks.core.receipts import Batch, Receipt
-from tasks.core.rows import arrow_table
-from tasks.engine.batches import batch_key, work_on
-from tasks.evaluation.answering import name_answerer
-from tasks.evaluation.judging import Judged, Judging, judge_rows
-from tasks.evaluation.record import read_params
-from tasks.evaluation.steps import answer_asked, make_asking, make_scoring
+from factmill.tasks.biokalma.people import load_left_out, make_pool
+from factmill.tasks.core.calls.knowledge import HUMAN, Candidate
+from factmill.tasks.core.evaluation.answers import Given
+from factmill.tasks.core.receipts import Batch, Receipt
+from factmill.tasks.core.rows import Reject, arrow_table
+from factmill.tasks.engine.batches import Work, batch_key, work_on
+from factmill.tasks.evaluation.answering import Judged, Judging, judge_rows, name_answerer
+from factmill.tasks.evaluation.record import read_params
+from factmill.tasks.evaluation.steps import answer_asked, make_asking, make_scoring
+from factmill.tasks.lookups.classes import find_instances
+from factmill.tasks.lookups.facts import look_up_item_facts
+from factmill.tasks.lookups.labels import look_up_bearers
+
+MOST_BEARERS = 40
+"""Items looked at of each name: by label first, then by number; only a common name has more."""
+
+
+def retrieve_graphs(work: Work, rows: Sequence[BioAsked], class_qid: str) -> list[BioAsked]:
+    """Return the questions with the graphs of the items of a class that they name.
+
+    A question whose names cannot be looked up is shown nothing, and says why (`lookup_failure`).
+    """
+    named, failed = _find_names(work, rows, class_qid)
+    asked = ((row_id, item.qid) for row_id, names in named.items() for name in names for item in name.candidates)
+    facts, failed_facts = look_up_item_facts(work, dict.fromkeys(asked))
+    failed |= failed_facts
+    left_out = load_left_out(class_qid)
+    shown = []
+    for row in rows:
+        if failure := failed.get(row.id):
+            work.unsettled += failure.retryable
+            shown.append(row.replace(lookup_failure=f"{failure.reason}: {failure.detail}"))
+        else:
+            # what the names mean, each once; an item of which nothing is known has no graph
+            graphs: dict[str, Graph] = {}
+            for name in named[row.id]:
+                qid = choose_item(row.question, name, facts)
+                if pool := make_pool(qid, facts[qid], left_out):
+                    graphs.setdefault(qid, Graph(qid, name.text, tuple(pool)))
+            shown.append(show_graphs(row, list(graphs.values())))
+    return shown
+
+
+def _find_names(
+    work: Work, rows: Sequence[BioAsked], class_qid: str
+) -> tuple[dict[str, list[Name]], dict[str, Reject]]:
+    """Return question → the names in it, and question → why they are not known."""
+    function_words = frozenset(load_list("function_words"))
+    # a person is named in full, as in the questions (Appendix A.1)
+    shortest = 2 if class_qid == HUMAN else 1
+    spans = {row.id: list_spans(row.question, shortest, function_words) for row in rows}
+    spelled = [(row_id, each) for row_id, mine in spans.items() for span in mine for each in span.spellings]
+    found, failed = look_up_bearers(work, spelled)
+    asked = [(row_id, item.qid) for row_id, each in spelled for item in found.get(each, [])[:MOST_BEARERS]]
+    is_instance, failed_class = find_instances(work, asked, class_qid)
+    bearers: dict[str, list[Candidate]] = {
+        each: [item for item in items[:MOST_BEARERS] if is_instance.get(item.qid)] for each, items in found.items()
+    }
+    return {row_id: choose_names(mine, bearers) for row_id, mine in spans.items()}, failed | failed_class
+
 
 ask_biokalma_questions = make_asking(replace(BIOKALMA_EVALUATION, questions=list_questions))
 
@@ -63,20 +126,17 @@ def rate_biokalma_answers(batch: Batch) -> Receipt:
     work = work_on(batch)
     rated = [leave_unrated(row) for row in work.rows(BioAnswer)]
     for criterion in JUDGES if read_params(work)["judge"] else ():
-        rated = list(judge_rows(work, rated, _make_judging(criterion)))
+        judging = Judging[RatedBio, int, RatedBio](
+            fill=partial(fill_judge_prompt, criterion=criterion),
+            form=RATING,
+            read=lambda _, texts: read_rating(texts[0]),
+            compare=_refuse,
+            row=RatedBio,
+            mark=partial(_mark, criterion),
+            wants=lambda row: row.setting in RATED_SETTINGS and not row.unscored,
+        )
+        rated = list(judge_rows(work, rated, judging))
     return work.finish(rated, RatedBio)
-
-
-def _make_judging(criterion: str) -> Judging[RatedBio, int, RatedBio]:
-    return Judging(
-        fill=partial(fill_judge_prompt, criterion=criterion),
-        form=RATING,
-        read=lambda _, texts: read_rating(texts[0]),
-        compare=_refuse,
-        row=RatedBio,
-        mark=partial(_mark, criterion),
-        wants=lambda row: row.setting in RATED_SETTINGS and not row.unscored,
-    )
 
 
 def _refuse(row: BioAnswer) -> int:

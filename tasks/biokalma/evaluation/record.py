@@ -1,36 +1,217 @@
-"""BioKaLMA's evaluation as commands know it."""
+"""BioKaLMA's evaluation as commands know it: what is asked, how answers are scored, and the record (paper §3.3, §4)."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from typing import Any
+from itertools import groupby
+from typing import Annotated, Any, Literal
 
-from tasks.biokalma.benchmark import BIOKALMA
-from tasks.biokalma.core.evaluation.geval import list_ratings
-from tasks.biokalma.core.evaluation.rows import BioAnswer, BioAsked, ScoredBio, ScoredCitation
-from tasks.biokalma.core.evaluation.settings import ABLATED, GIVEN, REMOVED, RETRIEVED
-from tasks.biokalma.evaluation.ask import (
-    ANSWER,
-    JUDGES,
-    BiokalmaEvaluationInputs,
-    BiokalmaEvaluationParams,
-    answer_rightly,
-    fill_prompt,
-    guess_answers,
-    list_shown_questions,
+import pyarrow as pa
+
+from factmill.tasks.assets import load_prompt
+from factmill.tasks.biokalma.benchmark import BIOKALMA
+from factmill.tasks.biokalma.core.citations import read_citations
+from factmill.tasks.biokalma.core.evaluation.rows import (
+    RATED,
+    BioAnswer,
+    BioAsked,
+    Form,
+    RatedBio,
+    ScoredBio,
+    ScoredCitation,
+    Scorer,
+    list_ratings,
 )
-from tasks.biokalma.evaluation.figures import PAPER, draw_figures
-from tasks.biokalma.evaluation.measure import F1, HEADLINE, MICRO, list_items, measure_biokalma
-from tasks.biokalma.evaluation.score import score_answers
-from tasks.core.calls.knowledge import HUMAN
-from tasks.core.evaluation.labels import LabelScheme
-from tasks.core.evaluation.rows import EvaluationMetric, Score
-from tasks.core.replies import CITED
-from tasks.engine.benchmark import WIKIDATA_QUERIES, Assets, Locked
-from tasks.evaluation.measured import find_measured
-from tasks.evaluation.record import BUILT_IN, EXACT, Evaluation, list_roles, lock_evaluation, tell_answer
-from tasks.models.cross_encoder import ENTAILMENT, identify_cross_encoder
-from tasks.options import RunOptions
-from tasks.settings import home
+from factmill.tasks.biokalma.core.evaluation.scoring import (
+    LEXICAL,
+    Claim,
+    align_lexically,
+    list_claims,
+    put_pair,
+    score_citations,
+)
+from factmill.tasks.biokalma.core.evaluation.settings import (
+    ABLATED,
+    FORMS,
+    GIVEN,
+    REMOVED,
+    RETRIEVED,
+    Guesser,
+    Measured,
+    ask_row,
+    say_right,
+)
+from factmill.tasks.biokalma.core.knowledge_sentences import verbalise_piece
+from factmill.tasks.biokalma.core.rows import BiographyRow
+from factmill.tasks.biokalma.evaluation.measure import (
+    F1,
+    HEADLINE,
+    MICRO,
+    PAPER,
+    draw_figures,
+    list_items,
+    measure_biokalma,
+)
+from factmill.tasks.biokalma.sources.person_pairs import load_relation_forms
+from factmill.tasks.core.authoring.citations import Piece, format_knowledge
+from factmill.tasks.core.calls.knowledge import HUMAN
+from factmill.tasks.core.evaluation.frame import frame, make_boundary
+from factmill.tasks.core.evaluation.labels import LabelScheme
+from factmill.tasks.core.evaluation.rows import EvaluationMetric, Score
+from factmill.tasks.core.prompts import Ask, fill_in
+from factmill.tasks.core.replies import CITED
+from factmill.tasks.core.rows import arrow_table, rows_from_arrow
+from factmill.tasks.engine.benchmark import WIKIDATA_QUERIES, Assets, Locked
+from factmill.tasks.errors import UsageError
+from factmill.tasks.evaluation.measured import find_measured
+from factmill.tasks.evaluation.record import (
+    BUILT_IN,
+    EXACT,
+    Evaluation,
+    EvaluationInputs,
+    JudgedParams,
+    Tools,
+    draw_clusters,
+    lock_evaluation,
+    tell_answer,
+)
+from factmill.tasks.models.cross_encoder import ENTAILMENT, identify_cross_encoder
+from factmill.tasks.options import Option, RunOptions
+from factmill.tasks.settings import home
+
+ANSWER = "biokalma/answer"
+JUDGES = {criterion: f"biokalma/judge_{criterion}" for criterion in RATED}
+"""What a judge rates (§4.1) → the prompt."""
+RATED_SETTINGS = (GIVEN, RETRIEVED)
+"""Settings whose texts are rated, as in Tables 4 and 7."""
+Setting = Literal[
+    "given_graph", "retrieved", "removed_1", "removed_2", "removed_3",
+    "ablated_100", "ablated_80", "ablated_60", "ablated_40", "ablated_20",
+]  # fmt: skip
+
+
+class BiokalmaEvaluationParams(JudgedParams):
+    """What an evaluation on BioKaLMA can be told."""
+
+    setting: Annotated[tuple[Setting, ...], Option("--setting", "NAME")] = ()
+    """Only this setting (repeatable). Default: all, as the paper reports them; for built-in models those without wrong graphs, for answers of a file given_graph."""
+    form: Annotated[tuple[Form, ...], Option("--form")] = ()
+    """Only this question of each row (repeatable). Default: both; the paper's main figures are of the specific one."""
+    judge: Annotated[str, Option(metavar="NAME")] = "judge"
+    """The model of the world's file that rates texts, [models.NAME], in the settings given_graph and retrieved: four calls an answer. Where it is no model, or exact, no text is rated: a program cannot."""
+    nli: Annotated[str | None, Option(metavar="NAME")] = None
+    """The cross-encoder of `factmill models list` that says whether a sentence bears out its citation. Default: a lexical rule, which is named in the report."""
+    scorer: Scorer = "fixed"
+    """fixed: citations count as the paper defines it; upstream: as its public script counts them."""
+
+
+class BiokalmaEvaluationInputs(EvaluationInputs):
+    """What the steps of BioKaLMA's evaluation read."""
+
+    params: BiokalmaEvaluationParams
+    class_qid: str = HUMAN
+    """Class of the measured build's items; what the names of questions stand for is of it."""
+    nli: dict[str, str] | None = None
+    """Name and digest of the model of entailment; None: the lexical rule."""
+
+
+def list_questions(rows: pa.Table, inputs: BiokalmaEvaluationInputs) -> Iterator[BioAsked]:
+    """Yield both questions of every row in every setting; those of `retrieved` are shown nothing yet."""
+    measured = Measured(rows_from_arrow(BiographyRow, rows))
+    drawn = draw_clusters([row.id for row in measured.rows], inputs.params)
+    for setting in inputs.settings:
+        for row in measured.rows:
+            if row.id in drawn:
+                yield from ask_row(row, setting, measured.show(row, setting), inputs.params.form or FORMS)
+
+
+def list_shown_questions(rows: pa.Table, inputs: BiokalmaEvaluationInputs) -> Iterator[BioAsked]:
+    """Yield the questions whose knowledge needs no look-up: all but those of `retrieved`; UsageError where that is all."""
+    settings = tuple(each for each in inputs.settings if each != RETRIEVED)
+    if not settings:
+        raise UsageError(
+            f"--setting {RETRIEVED}: what it shows is looked up while a model is asked, with --model; expected another "
+            f"setting, like {GIVEN}"
+        )
+    return list_questions(rows, inputs.model_copy(update={"settings": settings}))
+
+
+def fill_prompt(asked: BioAsked, _: object = None) -> Ask:
+    """Return a question with its knowledge as the prompt (§3.3, Table 13)."""
+    return fill_in(load_prompt(ANSWER), knowledge=tell_knowledge(asked), question=asked.question)
+
+
+def tell_knowledge(asked: BioAsked) -> str:
+    """Return the graphs shown, a line each, in the order shown."""
+    names = dict(zip(asked.retrieved, asked.retrieved_names, strict=True))
+    return "\n".join(
+        format_knowledge(names[qid], list(pieces)) for qid, pieces in groupby(asked.given, lambda piece: piece.qid)
+    )
+
+
+def fill_judge_prompt(row: BioAnswer, criterion: str) -> Ask:
+    """Return an answer, inside its frame, as the judge's prompt for a criterion (Tables 14 to 17)."""
+    boundary, framed = make_boundary(row.id, row.answer_read), frame(row.id, row.answer_read)
+    knowledge = {"knowledge": tell_knowledge(row)} if criterion == "consistency" else {}
+    prompt = load_prompt(JUDGES[criterion])
+    return fill_in(prompt, 1, question=row.question, boundary=boundary, answer=framed, **knowledge)
+
+
+def answer_rightly(_: pa.Table) -> Callable[[BioAsked], str]:
+    """Return what the oracle says to a question."""
+    return lambda asked: say_right(asked, _tell)
+
+
+def guess_answers(rows: pa.Table) -> Callable[[BioAsked], str]:
+    """Return what the guesser says to a question of these rows of the measured build."""
+    guesser = Guesser(rows_from_arrow(BiographyRow, rows))
+    return lambda asked: guesser.say(asked, _tell)
+
+
+def _tell(piece: Piece, name: str) -> str:
+    return verbalise_piece(piece, name, load_relation_forms())
+
+
+_LIKELY = 0.5
+"""Probability of entailment from which a triple follows from a sentence."""
+
+
+def score_answers(answers: pa.Table, inputs: BiokalmaEvaluationInputs, tools: Tools) -> pa.Table:
+    """Return answers (rows of `RatedBio`, or of `BioAnswer`, which nobody rated) as rows of `ScoredBio`."""
+    rows = (
+        rows_from_arrow(RatedBio, answers)
+        if "judge_calls" in answers.column_names
+        else [leave_unrated(row) for row in rows_from_arrow(BioAnswer, answers)]
+    )
+    read = [read_citations(row.answer_read, row.given) for row in rows]
+    aligns, aligner = _choose_aligner(
+        {claim for row, cited in zip(rows, read, strict=True) for claim in list_claims(cited, row.removed)},
+        inputs.params.nli,
+        tools,
+    )
+    scored = []
+    for row, cited in zip(rows, read, strict=True):
+        names = dict(zip(row.retrieved, row.retrieved_names, strict=True))
+        held, counts = score_citations(cited, row.given, row.minimum, row.removed, aligns, inputs.params.scorer, names)
+        scored.append(row.extend(ScoredBio, sentences=cited.sentences, citations=held, counts=counts, aligner=aligner))
+    return arrow_table(ScoredBio, scored)
+
+
+def leave_unrated(row: BioAnswer) -> RatedBio:
+    """Return the row of an answer that nobody was asked to rate."""
+    return row.extend(RatedBio, **dict.fromkeys(RATED), unrated=[], judge="", judge_calls=[])
+
+
+def _choose_aligner(claims: set[Claim], model: str | None, tools: Tools) -> tuple[Callable[[Claim], bool], str]:
+    """Return what tells whether a claim holds, by a model or the rule, and what that is called."""
+    if model is None:
+        return align_lexically, LEXICAL
+    encoder = tools.cross_encoder(model)
+    ordered = sorted(claims, key=lambda claim: (claim.sentence, claim.piece.model_dump_json()))
+    pairs = [put_pair(claim, load_relation_forms()) for claim in ordered]
+    likely = encoder.score(pairs, [ENTAILMENT])[:, 0] if pairs else ()
+    known: Mapping[Claim, bool] = {claim: bool(each >= _LIKELY) for claim, each in zip(ordered, likely, strict=True)}
+    return known.__getitem__, encoder.name
+
 
 SETTINGS = {
     RETRIEVED: "the graphs of the people whom the question names, looked up: the baseline",
@@ -89,20 +270,16 @@ def explain_answer(row: ScoredBio) -> Iterator[str]:
     for piece in row.minimum:
         yield f"  needed      {piece.qid} {piece.property}: {piece.value}{'   (not shown)' if piece in row.removed else ''}"
     yield tell_answer(row.answer, row)
-    yield from _explain_citations(row)
-    rated = {name: getattr(row, name) for name in JUDGES}
-    if any(rated.values()):
-        yield f"  ratings     {', '.join(f'{name} {value or chr(8211)}' for name, value in rated.items())} of 5   (by {row.judge})"
-    yield from (f"  unrated     {each}" for each in row.unrated)
-    yield from [f"  unscored    {row.unscored}: {row.detail}"] if row.unscored else []
-
-
-def _explain_citations(row: ScoredBio) -> Iterator[str]:
     if row.citations:
         yield f"  citations   each with the sentence it stands in (whether that bears it out: {row.aligner})"
     for cited in row.citations:
         told = f"{cited.qid} {cited.property}: {cited.value}" if cited.kind == "triple" else cited.text
         yield f"              {cited.sentence + 1}. {told}   {describe_citation(cited)}"
+    rated = {name: getattr(row, name) for name in JUDGES}
+    if any(rated.values()):
+        yield f"  ratings     {', '.join(f'{name} {value or chr(8211)}' for name, value in rated.items())} of 5   (by {row.judge})"
+    yield from (f"  unrated     {each}" for each in row.unrated)
+    yield from [f"  unscored    {row.unscored}: {row.detail}"] if row.unscored else []
 
 
 def describe_citation(cited: ScoredCitation) -> str:
@@ -117,8 +294,7 @@ def describe_citation(cited: ScoredCitation) -> str:
 
 def list_needs(params: BiokalmaEvaluationParams) -> tuple[str, ...]:
     """Return the services that are asked: a Wikidata where something is retrieved."""
-    asks = params.answers is None and params.model not in BUILT_IN
-    return ("wikidata",) if RETRIEVED in (params.setting or (SETTINGS if asks else ())) else ()
+    return ("wikidata",) if RETRIEVED in (params.setting or (SETTINGS if params.asks_model else ())) else ()
 
 
 BIOKALMA_EVALUATION: Evaluation = Evaluation(
@@ -131,7 +307,7 @@ BIOKALMA_EVALUATION: Evaluation = Evaluation(
     ),
     params=BiokalmaEvaluationParams,
     lock_inputs=lock_inputs,
-    recipe="flows.evaluate.biokalma:evaluate_biokalma",
+    recipe="factmill.flows.evaluate.biokalma:evaluate_biokalma",
     tables={"biokalma_answers": ScoredBio, "biokalma_scores": Score, "evaluation_metrics": EvaluationMetric},
     main_table="biokalma_answers",
     part="setting",
@@ -143,7 +319,6 @@ BIOKALMA_EVALUATION: Evaluation = Evaluation(
         queries=WIKIDATA_QUERIES,
     ),
     needs=list_needs,
-    roles=lambda params: tuple(filter(None, list_roles(params))),
     of=BIOKALMA,
     settings=SETTINGS,
     usual=tuple(SETTINGS),
@@ -162,6 +337,7 @@ BIOKALMA_EVALUATION: Evaluation = Evaluation(
     guess=guess_answers,
     score=score_answers,
     measure=lambda answers, inputs: measure_biokalma(answers, inputs.params),
+    notes=tell_notes,
     figures=draw_figures,
     items=list_items,
     paper=PAPER,

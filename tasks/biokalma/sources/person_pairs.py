@@ -1,4 +1,4 @@
-"""Reader of pairs of people: a paragraph, and who is related to whom in it (BioKaLMA, paper Appendix A.1).
+"""Reader of pairs of people (a paragraph, and who is related to whom in it), and the lists that questions are made with (Appendix A.1).
 
 The paper takes such rows from the Biographical database, which is not free to be had; any file of this form will do:
 JSON Lines (or a JSON array) or CSV with the columns paragraph, person, relation, other, where `other` is the value of
@@ -9,16 +9,49 @@ The pairs of another domain, such as organisations, need no complete names.
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
-from tasks.biokalma.core.rows import PersonPair
-from tasks.biokalma.sources.lists import load_pair_relations
-from tasks.core.rows import Reject
-from tasks.errors import SourceError
-from tasks.storage.source_files import SourceFile, describe_held, iterate_csv, iterate_json, list_source, peek_columns
-from tasks.storage.source_rows import MALFORMED, ReadRow, find_problem, judge_rows
+from factmill.tasks.assets import asset_path
+from factmill.tasks.biokalma.core.knowledge_sentences import RelationForm, read_relation_forms
+from factmill.tasks.biokalma.core.pair_relations import PairRelations, read_pair_relations
+from factmill.tasks.biokalma.core.rows import PersonPair
+from factmill.tasks.core.authoring.citations import BiographyProperty, read_biography_properties
+from factmill.tasks.core.rows import Reject
+from factmill.tasks.errors import SourceError
+from factmill.tasks.storage.source_files import (
+    MALFORMED,
+    ReadRow,
+    SourceFile,
+    describe_held,
+    find_problem,
+    iterate_csv,
+    iterate_json,
+    judge_rows,
+    list_source,
+    peek_columns,
+)
+
+
+@cache
+def load_pair_relations() -> PairRelations:
+    """Return the relations that join pairs of people or organisations, from `data/lists/pair_relations.csv`."""
+    return read_pair_relations(asset_path("data/lists", "pair_relations.csv").read_text("utf-8"))
+
+
+@cache
+def load_relation_forms() -> dict[str, RelationForm]:
+    """Return PID → how the relation is said in a sentence, from `data/lists/relation_forms.csv`."""
+    return read_relation_forms(asset_path("data/lists", "relation_forms.csv").read_text("utf-8"))
+
+
+@cache
+def load_properties_asked() -> Mapping[str, BiographyProperty]:
+    """Return label of a property → the words for it, from `data/lists/biography_properties.csv`."""
+    return read_biography_properties(asset_path("data/lists", "biography_properties.csv").read_text("utf-8"))
+
 
 COLUMNS = ("paragraph", "person", "relation", "other")
 _SUFFIXES = (".jsonl", ".json", ".csv")

@@ -16,19 +16,18 @@ from dataclasses import replace
 from queue import SimpleQueue
 from typing import Any, Generic, TypeVar
 
-from tasks import progress
-from tasks.clients.batch_jobs.job_files import JobFile, JobFiles, JobServer, JobsPlace
-from tasks.clients.batch_jobs.lines import LineAnswer, Lines, count_requests, write_line
-from tasks.clients.batch_jobs.remote import JobState, Remote, SpoiltFile, UnknownJob
-from tasks.clients.batch_jobs.room import Room
-from tasks.clients.batch_jobs.waiting import Asker, Request, Sending, hear_line
-from tasks.clients.openai_server import Answer
-from tasks.clients.sending.budget import TightError, find_account
-from tasks.clients.sending.sender import Retry, hand_over
-from tasks.core.calls.call import Reply
-from tasks.core.service_settings import Model
-from tasks.errors import AccountBlocked, FactmillError, ServiceUnreachable
-from tasks.settings import home
+from factmill.tasks import progress
+from factmill.tasks.clients.batch_jobs.job_files import JobFile, JobFiles, JobServer, JobsPlace
+from factmill.tasks.clients.batch_jobs.lines import LineAnswer, Lines, count_requests, write_line
+from factmill.tasks.clients.batch_jobs.remote import JobState, Remote, SpoiltFile, UnknownJob
+from factmill.tasks.clients.batch_jobs.waiting import Asker, Request, Room, Sending, hear_line
+from factmill.tasks.clients.openai_server import Answer
+from factmill.tasks.clients.sending.budget import TightError, find_account
+from factmill.tasks.clients.sending.sender import Retry, hand_over
+from factmill.tasks.core.calls.call import Reply
+from factmill.tasks.core.service_settings import Model
+from factmill.tasks.errors import AccountBlocked, FactmillError, ServiceUnreachable
+from factmill.tasks.settings import home
 
 T = TypeVar("T")
 

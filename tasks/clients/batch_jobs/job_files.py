@@ -16,9 +16,9 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tasks.core.service_settings import Model
-from tasks.errors import ShardError
-from tasks.processes import lock_now
+from factmill.tasks.core.service_settings import Model
+from factmill.tasks.errors import ShardError
+from factmill.tasks.processes import lock_now
 
 _DRAFT = ".opening"
 _NOTED = ("headers", "query", "key_header")

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from tasks.core.spending.bounds import count
+from factmill.tasks.core.spending.bounds import count
 
 ENDPOINT = "/v1/chat/completions"
 _NO_ANSWER = 0

@@ -8,13 +8,13 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tasks.clients.batch_jobs.job_files import JobFile, JobServer
-from tasks.clients.batch_jobs.remote import JobState, Remote
-from tasks.clients.servers import open_jobs, open_server
-from tasks.core.calls.jobs import Jobs
-from tasks.core.service_settings import Limits, Model
-from tasks.errors import FactmillError, ServiceError
-from tasks.settings import api_key
+from factmill.tasks.clients.batch_jobs.job_files import JobFile, JobServer
+from factmill.tasks.clients.batch_jobs.remote import JobState, Remote
+from factmill.tasks.clients.servers import open_jobs, open_server
+from factmill.tasks.core.calls.chat import Jobs
+from factmill.tasks.core.service_settings import Limits, Model
+from factmill.tasks.errors import FactmillError, ServiceError
+from factmill.tasks.settings import api_key
 
 _TIMEOUT_S = 20.0
 _AT_ONCE = 8

@@ -13,16 +13,15 @@ from datetime import datetime
 from typing import Any
 from urllib.parse import quote
 
-from tasks import progress
-from tasks.clients.anthropic_messages import read_custom_id, read_result
-from tasks.clients.anthropic_server import BATCHES, AnthropicServer
-from tasks.clients.batch_jobs.job_files import JobFile, read_jobs
-from tasks.clients.batch_jobs.remote import JobState, Remote, count_told, read_id
-from tasks.clients.sending.answers import read_json, shorten
-from tasks.clients.sending.budget import find_account
-from tasks.clients.sending.sender import Retry
-from tasks.core.calls.jobs import Jobs
-from tasks.errors import ServiceUnreachable
+from factmill.tasks import progress
+from factmill.tasks.clients.anthropic_server import BATCHES, AnthropicServer, read_custom_id, read_result
+from factmill.tasks.clients.batch_jobs.job_files import JobFile, read_jobs
+from factmill.tasks.clients.batch_jobs.remote import JobState, Remote, count_told, read_id
+from factmill.tasks.clients.sending.answers import read_json, shorten
+from factmill.tasks.clients.sending.budget import find_account
+from factmill.tasks.clients.sending.sender import Retry
+from factmill.tasks.core.calls.chat import Jobs
+from factmill.tasks.errors import ServiceUnreachable
 
 _PAGE, _MOST_PAGES = 100, 20
 _CLOCK_SLACK_S = 3600.0

@@ -16,18 +16,18 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 from urllib.parse import quote
 
-from tasks import progress
-from tasks.clients.batch_jobs.job_files import JobFile
-from tasks.clients.batch_jobs.lines import ENDPOINT, LineAnswer, Lines, count_requests, read_lines
-from tasks.clients.batch_jobs.waiting import Request
-from tasks.clients.completions import judge_error
-from tasks.clients.openai_server import Answer, OpenAiServer
-from tasks.clients.sending.answers import judge_status, read_json, shorten
-from tasks.clients.sending.budget import TightError, find_account
-from tasks.clients.sending.sender import Retry
-from tasks.core.calls.call import Reply
-from tasks.core.calls.jobs import Jobs
-from tasks.errors import BudgetReached, ServiceUnreachable
+from factmill.tasks import progress
+from factmill.tasks.clients.batch_jobs.job_files import JobFile
+from factmill.tasks.clients.batch_jobs.lines import ENDPOINT, LineAnswer, Lines, count_requests, read_lines
+from factmill.tasks.clients.batch_jobs.waiting import Request
+from factmill.tasks.clients.completions import judge_error
+from factmill.tasks.clients.openai_server import Answer, OpenAiServer
+from factmill.tasks.clients.sending.answers import judge_status, read_json, shorten
+from factmill.tasks.clients.sending.budget import TightError, find_account
+from factmill.tasks.clients.sending.sender import Retry
+from factmill.tasks.core.calls.call import Reply
+from factmill.tasks.core.calls.chat import Jobs
+from factmill.tasks.errors import BudgetReached, ServiceUnreachable
 
 T = TypeVar("T")
 

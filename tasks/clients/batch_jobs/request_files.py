@@ -16,15 +16,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO, Generic, TypeVar
 
-from tasks import progress
-from tasks.clients.batch_jobs.lines import LineAnswer, Lines, count_requests, read_lines, write_line
-from tasks.clients.batch_jobs.waiting import Asker, hear_line
-from tasks.clients.sending.sender import Retry
-from tasks.core.calls.call import Reply
-from tasks.core.fingerprints import digest_json
-from tasks.core.service_settings import Model
-from tasks.errors import OutputError, SourceError
-from tasks.files import open_regular
+from factmill.tasks import progress
+from factmill.tasks.clients.batch_jobs.lines import LineAnswer, Lines, count_requests, read_lines, write_line
+from factmill.tasks.clients.batch_jobs.waiting import Asker, hear_line
+from factmill.tasks.clients.sending.sender import Retry
+from factmill.tasks.core.calls.call import Reply
+from factmill.tasks.core.fingerprints import digest_json
+from factmill.tasks.core.service_settings import Model
+from factmill.tasks.errors import OutputError, SourceError
+from factmill.tasks.files import open_regular
 
 T = TypeVar("T")
 

@@ -20,10 +20,10 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any
 
-from tasks.clients.sending.sender import Retry
-from tasks.core.calls.call import Reply
-from tasks.errors import AccountBlocked, ServiceUnreachable
-from tasks.text.whole import MOST_DEEP, is_too_deep, whole_json
+from factmill.tasks.clients.sending.sender import Retry
+from factmill.tasks.core.calls.call import Reply, fail
+from factmill.tasks.errors import AccountBlocked, ServiceUnreachable
+from factmill.tasks.text.whole import MOST_DEEP, is_too_deep, whole_json
 
 _TOO_BIG = {413, 414}
 _SURROGATE = "\\ud"
@@ -32,11 +32,6 @@ _PASSING = {408, 425, 429} | _TOO_BIG
 _PAYMENT_REQUIRED = 402
 _FINAL = {400, 404, 410, 422}
 _NAMES_AGENT = re.compile(r"user[-_ ]?agent", re.IGNORECASE)
-
-
-def fail(code: str, detail: str, transient: bool = False) -> Reply:
-    """Return a failed reply with its code and particulars."""
-    return Reply(None, "failed", error=f"{code}: {detail}", transient=transient)
 
 
 def judge_status(service: str, status: int, text: str, retry_after: str | None = None) -> Reply | None:

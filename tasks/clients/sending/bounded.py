@@ -1,18 +1,21 @@
-"""Bodies of replies, read piece by piece: no more of them than the world's file allows, before and after inflating.
+"""Limits that the world's file sets to replies: bodies are read piece by piece and no further, redirects followed where they may.
 
 How long a reply may take is the Sender's matter: when that time is over, it shuts the connection down (`run_in_thread`), or
 cancels the task that reads. This module stops replies that fit into the time and not into the memory.
 """
 
 import zlib
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Protocol
+from urllib.parse import urljoin, urlsplit
 
-from tasks.clients.sending.sender import Retry, run_in_thread
-from tasks.core.calls.call import Call, Reply
-from tasks.core.service_settings import Limits
+from factmill.tasks.clients.sending.budget import find_account
+from factmill.tasks.clients.sending.sender import Retry, run_in_thread
+from factmill.tasks.core.calls.call import Call, Reply
+from factmill.tasks.core.service_settings import Limits
+from factmill.tasks.errors import ServiceUnreachable
 
 ACCEPTED = "gzip"
 """Value of the header Accept-Encoding."""
@@ -115,3 +118,46 @@ async def read_body(response: Streamed, service: str, limits: Limits) -> bytes:
         return body.finish()
     finally:
         await response.aclose()
+
+
+_PORTS = {"http": 80, "https": 443}
+
+
+def check_redirect(service: str, asked: str, location: str, allowed: Collection[str]) -> None:
+    """Raise ServiceUnreachable when the URL that was asked redirects to a host that is not allowed, to an unencrypted address, or
+    to none.
+
+    `location`: the header of that name; `allowed`: hosts other than the one that was asked, with the port where it is not the
+    scheme's own.
+    """
+    try:
+        leads_to = urljoin(asked, location)
+        old, new = urlsplit(asked), urlsplit(leads_to)
+        _ = new.port
+    except ValueError as error:
+        raise ServiceUnreachable(f"{service} redirects to {location[:200]!r}, which is no address: {error}") from None
+    host = new.netloc.rpartition("@")[2].lower()
+    if new.scheme not in _PORTS or (old.scheme, new.scheme) == ("https", "http"):
+        why = "which is not followed, since it would be sent unencrypted"
+    elif is_same_service(asked, leads_to) or host in allowed:
+        return
+    else:
+        why = (
+            f"another host, to which nothing is sent; put that address into the world's file, or allow it there: "
+            f'limits = {{ redirects = ["{host}"] }}'
+        )
+    raise ServiceUnreachable(f"{service} redirects to {new.scheme}://{host}{new.path[:200]}, {why}")
+
+
+def is_same_service(asked: str, leads_to: str) -> bool:
+    """True when two addresses have one host and port, or the second is the TLS form of the first's host."""
+    old, new = urlsplit(asked), urlsplit(leads_to)
+    ports = [each.port or _PORTS.get(each.scheme) for each in (old, new)]
+    is_upgrade = (old.scheme, new.scheme) == ("http", "https")
+    return old.hostname == new.hostname and (ports[0] == ports[1] or is_upgrade)
+
+
+def count_redirect() -> None:
+    """Count a redirect that is about to be followed as a request of its own; BudgetReached when it is one too many."""
+    account = find_account()
+    account.budget.take(account.service)

@@ -23,8 +23,8 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 
-from tasks.core.spending.bounds import Bounds, Spent, count, count_hours, count_usd
-from tasks.errors import BudgetReached
+from factmill.tasks.core.spending.bounds import Bounds, Spent, count, count_hours, count_usd
+from factmill.tasks.errors import BudgetReached
 
 
 class TightError(Exception):

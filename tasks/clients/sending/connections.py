@@ -17,16 +17,13 @@ from functools import cache
 from pathlib import Path
 
 import httpx2
-import requests
-from requests.utils import select_proxy
 
-from tasks.clients.sending.bounded import read_body
-from tasks.clients.sending.budget import find_account
-from tasks.clients.sending.credentials import Access, Credentials
-from tasks.clients.sending.redirects import is_same_service
-from tasks.core.service_settings import Model
-from tasks.errors import ServiceUnreachable, SettingsError
-from tasks.settings import environment
+from factmill.tasks.clients.sending.bounded import is_same_service, read_body
+from factmill.tasks.clients.sending.budget import find_account
+from factmill.tasks.clients.sending.credentials import Access, Credentials
+from factmill.tasks.core.service_settings import Model
+from factmill.tasks.errors import ServiceUnreachable, SettingsError
+from factmill.tasks.settings import environment
 
 _POOL_SIZE = 8
 _PROXY_REFUSES = 407
@@ -162,6 +159,9 @@ class ModelTransport(httpx2.AsyncBaseTransport):
 
 def find_proxy(url: str) -> str:
     """Return the proxy that the environment names for a URL, with its credentials; empty where it names none."""
+    import requests
+    from requests.utils import select_proxy
+
     found: str = (
         select_proxy(url, requests.Session().merge_environment_settings(url, {}, None, None, None)["proxies"]) or ""
     )
@@ -170,6 +170,8 @@ def find_proxy(url: str) -> str:
 
 def find_authorities(url: str) -> str | None:
     """Return the file or folder of certificates that REQUESTS_CA_BUNDLE or CURL_CA_BUNDLE names; None where neither does."""
+    import requests
+
     found = requests.Session().merge_environment_settings(url, {}, None, None, None)["verify"]
     return found if isinstance(found, str) else None
 

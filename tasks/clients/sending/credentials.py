@@ -9,13 +9,13 @@ import subprocess
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from tasks.clients.sending.answers import shorten, tell_error
-from tasks.clients.sending.secrets import Secrets
-from tasks.clients.sending.sender import run_in_thread
-from tasks.core.fingerprints import digest_json
-from tasks.core.service_settings import FromEnvironment, Model
-from tasks.errors import ServiceUnreachable, SettingsError
-from tasks.settings import read_headers, read_query
+from factmill.tasks.clients.sending.answers import shorten, tell_error
+from factmill.tasks.clients.sending.secrets import Secrets
+from factmill.tasks.clients.sending.sender import run_in_thread
+from factmill.tasks.core.fingerprints import digest_json
+from factmill.tasks.core.service_settings import FromEnvironment, Model
+from factmill.tasks.errors import ServiceUnreachable, SettingsError
+from factmill.tasks.settings import read_headers, read_query
 
 _COMMAND_TIMEOUT_S = 60.0
 

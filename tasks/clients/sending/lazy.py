@@ -3,8 +3,8 @@
 import threading
 from collections.abc import Callable, Sequence
 
-from tasks.clients.sending.budget import Account, Budget, spending
-from tasks.core.calls.call import Call, Deliver, Reply, Service
+from factmill.tasks.clients.sending.budget import Account, Budget, spending
+from factmill.tasks.core.calls.call import Call, Deliver, Reply, Service
 
 
 class LazyService:

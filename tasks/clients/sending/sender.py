@@ -6,7 +6,7 @@ done with them (appending to a journal) cannot hold up the loop, and what goes w
 
 A request covers a group of calls (one VALUES block, fifty titles). It returns a reply for each, `failed` ones where
 trying again is useless, and raises Retry for what may pass. A group that is too big is halved, and how many calls a
-group has may be learnt from that (group_size.py). Work in hand is two lists and one heap: a task exists only for a
+group has may be learnt from that (limiter.py). Work in hand is two lists and one heap: a task exists only for a
 request that is under way, so 100,000 calls cost no 100,000 tasks, and a call that waits for its next try holds no place.
 """
 
@@ -28,20 +28,21 @@ from functools import partial
 from queue import SimpleQueue
 from typing import Any, Generic, TypeVar
 
-from tasks.clients.sending.budget import Account, TightError, find_account
-from tasks.clients.sending.group_size import GroupSize, Piece
-from tasks.clients.sending.limiter import (
+from factmill.tasks.clients.sending.budget import Account, TightError, find_account
+from factmill.tasks.clients.sending.limiter import (
     LONGEST_BACKOFF_S,
     LONGEST_PAUSE_S,
     SHORT_PAUSE_S,
+    GroupSize,
     Limiter,
     PauseError,
+    Piece,
     wait_for_event,
 )
-from tasks.clients.sending.secrets import Secrets
-from tasks.core.calls.call import Reply
-from tasks.core.service_settings import Limits
-from tasks.errors import (
+from factmill.tasks.clients.sending.secrets import Secrets
+from factmill.tasks.core.calls.call import Reply
+from factmill.tasks.core.service_settings import Limits
+from factmill.tasks.errors import (
     AccountBlocked,
     BudgetReached,
     ResourcesExhausted,
@@ -49,7 +50,7 @@ from tasks.errors import (
     ServiceUnreachable,
     iterate_causes,
 )
-from tasks.memory import find_shortage
+from factmill.tasks.memory import find_shortage
 
 Item = TypeVar("Item")
 Request = Callable[[Sequence[Item]], Awaitable[list[Reply]]]

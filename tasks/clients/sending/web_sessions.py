@@ -1,7 +1,9 @@
-"""Sessions of the requests library, as the SPARQL, Wikipedia and Pageviews clients use them.
+"""Sessions of the requests library, as the SPARQL, Wikipedia and Pageviews clients use them, and the redirects that they follow.
 
 A session's adapter reads every body whole and within its limit (bounded.py), redirects' too, before the session, mwclient or
 a hook sees the response. Connections can be shut down while a thread waits for them (`hold_socket`).
+
+What is asked, and the key it is asked with, are meant for the address in the world's file alone.
 """
 
 import logging
@@ -14,11 +16,10 @@ import requests
 from requests.adapters import HTTPAdapter
 from urllib3.exceptions import HTTPError, ProtocolError, ReadTimeoutError
 
-from tasks.clients.sending.answers import tell_error
-from tasks.clients.sending.bounded import ACCEPTED, PIECE, Body
-from tasks.clients.sending.redirects import check_redirect, count_redirect
-from tasks.clients.sending.sender import Retry, hold_socket, release_sockets
-from tasks.core.service_settings import Limits
+from factmill.tasks.clients.sending.answers import tell_error
+from factmill.tasks.clients.sending.bounded import ACCEPTED, PIECE, Body, check_redirect, count_redirect
+from factmill.tasks.clients.sending.sender import Retry, hold_socket, release_sockets
+from factmill.tasks.core.service_settings import Limits
 
 # it logs paths of redirects and headers that it cannot parse, in which servers repeat tokens
 logging.getLogger("urllib3").setLevel(logging.ERROR)

@@ -11,9 +11,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Self
 
-from tasks.core.replies import LABELLED, Form, Unreadable
-from tasks.text.undressing import drop_decoration
-from tasks.text.values.answers import Answer, find_answer, read_known_text
+from factmill.tasks.core.replies import LABELLED, Form, Unreadable
+from factmill.tasks.text.undressing import drop_decoration
+from factmill.tasks.text.values.answers import Answer, find_answer, read_known_text
 
 EACH = "each of them"
 """Stands in what is asked for those of whom it is asked."""

@@ -9,11 +9,11 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from tasks.core.prompts import Ask, Prompt, fill_in
-from tasks.core.relations import Relation, cut_entity
-from tasks.core.replies import Form, Unreadable
-from tasks.errors import SettingsError
-from tasks.text.matching import normal_words, normalise, singular_form
+from factmill.tasks.core.prompts import Ask, Prompt, fill_in
+from factmill.tasks.core.relations import Relation, cut_entity
+from factmill.tasks.core.replies import Form, Unreadable
+from factmill.tasks.errors import SettingsError
+from factmill.tasks.text.matching import normal_words, normalise, singular_form
 
 MAX_LEVELS = 8
 """More levels than this are no ladder of answers but a list."""

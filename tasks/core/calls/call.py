@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal, Protocol
 
-from tasks.core.fingerprints import Json, canonical_json, digest_json, digest_text
+from factmill.tasks.core.fingerprints import Json, canonical_json, digest_json, digest_text
 
 Mode = Literal["record", "replay", "refresh"]
 """How recorded replies are used: serve and add to them, serve only, or ask everything anew."""
@@ -61,6 +61,11 @@ class Reply:
     tokens_out: int = 0
     cost_usd: float = 0.0
     latency_s: float = 0.0
+
+
+def fail(code: str, detail: str, transient: bool = False) -> Reply:
+    """Return a failed reply with its code and particulars."""
+    return Reply(None, "failed", error=f"{code}: {detail}", transient=transient)
 
 
 Deliver = Callable[[Call, Reply], None]

@@ -1,4 +1,4 @@
-"""What is asked of a chat model, and the form of its answer.
+"""What is asked of a chat model, the form of its answer, and how its batch jobs are made.
 
 `chat`: parts are those of the Ask (prompt, digest, variables, samples, sampling) and the model's name; the body is
 `{"texts": [str], "finish": [str], "fingerprint": str or null}`, one text and one finish reason a sample. With `once`
@@ -14,8 +14,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tasks.core.calls.call import Call
-from tasks.core.prompts import Ask
+from pydantic import Field
+
+from factmill.tasks.core.calls.call import Call
+from factmill.tasks.core.calls.operation import Operation
+from factmill.tasks.core.prompts import Ask
+from factmill.tasks.core.rows import LONGEST_S, MOST, StrictModel
 
 _MOST_QUOTED = 2_000
 
@@ -72,7 +76,7 @@ def call_chat(
     schema = None if ask.prompt.schema is None else dict(ask.prompt.schema)
     return Call(
         service,
-        "chat",
+        CHAT.name,
         {
             **ask.parts(),
             "model": model_name,
@@ -119,3 +123,27 @@ def read_chat(body: Any) -> ChatReply:
     """Read the answer to chat."""
     calls = tuple(tuple(ToolCall(**call) for call in of_one) for of_one in body.get("calls", ()))
     return ChatReply(tuple(body["texts"]), tuple(body["finish"]), body["fingerprint"], calls)
+
+
+CHAT = Operation("chat", service="model", parts={}, read=read_chat)
+"""Its parts are those of an Ask, and are checked by it."""
+
+
+class Jobs(StrictModel):
+    """How a model's batch jobs are made and watched."""
+
+    poll_s: float = Field(default=30.0, gt=0, le=LONGEST_S)
+    """Seconds until a job is looked at again, growing to ten times that; also how long a job that is not full waits for
+    further requests before it is handed in."""
+    requests: int = Field(default=50_000, ge=1, le=MOST)
+    """Requests in one job, at most."""
+    megabytes: float = Field(default=200.0, gt=0, le=MOST)
+    """Megabytes of one job's file, at most."""
+    first_singly: bool = True
+    """The first request of a run goes out by itself, at the full price, so that what the server will not take is learnt in
+    seconds and not by a whole job."""
+    few_singly: int = Field(default=20, ge=0, le=MOST)
+    """So many requests that a job has left unanswered are asked singly, at the full price, and not by a job of their own; where
+    the first one is."""
+    window: str = "24h"
+    """Time that the server is given (`completion_window`)."""

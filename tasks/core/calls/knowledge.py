@@ -1,27 +1,51 @@
-"""The questions that are put to a Wikidata, a Wikipedia and the Pageviews API, and the form of their answers.
+"""What a Wikidata is asked: who bears a name, what an item is called, is now and says, which facts a property has.
 
 Every Wikidata (SPARQL endpoint or local graph) answers the same calls with the same JSON bodies; a parity test holds
-them to it. All lists are in a fixed order, so that answers can be compared and recorded byte for byte.
-
-| operation | parts | body of the reply |
-|---|---|---|
-| find_items | name, language | `[{"qid", "via": "label" or "alias"}]`, labels first, then by number of the QID; one entry a QID |
-| describe_items | qid, language | `{"label", "description", "title", "modified"}`, each null when unknown; a QID nobody knows gives nulls |
-| resolve_item | qid, language | the QID that it redirects to, through as many redirects as there are; itself when it is no redirect |
-| neighbours | qid, pids (sorted), language | `[{"pid", "qid", "label"}]`: direct claims with an item as value, by number of pid and qid; label null when unknown |
-| label | id (of an item or property), language | the label as text, or null when it has none in the language nor one for all languages |
-| list_facts | pid, after (a subject's QID or null), limit, language | `[{"subject", "object"}]`: direct item claims of the property by number of subject, then object; only subjects behind `after`; a subject is never cut in two, so up to `limit` subjects |
-| item_facts | qid, language | `[{"pid", "property", "qid", "value", "precision", "unit", "statement"}]`: the graph of one hop, in the order and form of `write_facts` |
-| pageviews | title, start, end (YYYYMMDD, inclusive) | `{"views": int, "days": int}`: sum over the days that the API lists; null when it knows none (404) |
+them to it. All lists are in a fixed order, so that answers can be compared and recorded byte for byte. The graph of one hop
+around an item is item_facts.py, paths are paths.py.
 """
 
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, Literal, NewType
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, NewType, Protocol
 
-from tasks.core.calls.call import Call
-from tasks.core.fingerprints import Json
-from tasks.text.ids import id_number
+from factmill.tasks.core.calls.call import Call
+from factmill.tasks.core.calls.operation import (
+    Dependency,
+    Operation,
+    Parts,
+    Sparql,
+    Terms,
+    Thing,
+    is_count,
+    is_item,
+    is_list_of,
+    is_none_or,
+    is_property,
+    is_text,
+    rest_on_item,
+    rest_on_labels,
+)
+from factmill.tasks.core.fingerprints import Json
+from factmill.tasks.core.sparql import (
+    DIRECT,
+    ENTITY,
+    Row,
+    by_texts,
+    check_language,
+    direct_property_term,
+    entity_term,
+    find_first,
+    group_by_item,
+    item_term,
+    literal_term,
+    number_term,
+)
+from factmill.tasks.text.ids import id_number, is_pid, is_qid
+
+if TYPE_CHECKING:
+    from factmill.tasks.core.calls.item_facts import Fact
 
 Qid = NewType("Qid", str)
 Pid = NewType("Pid", str)
@@ -60,67 +84,59 @@ class Neighbour:
     label: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class Fact:
-    """What an item says in one hop: a direct claim to an item, or a date or number.
+class LocalGraph(Protocol):
+    """The look-ups of a local graph (tasks/graph/lookup.py) that answer calls."""
 
-    Dates and numbers are those of statements that are not deprecated, or of a direct claim where the item has no
-    statement of the property. Texts, external ids, addresses and coordinates are no facts.
-    """
-
-    pid: Pid
-    property: str | None
-    """Label of the property."""
-    qid: Qid | None
-    """The value, when it is an item."""
-    value: str | None
-    """Label of that item; a date as written in the RDF, a number in canonical form (text/values/literals.py)."""
-    precision: int | None
-    """Of a date, as Wikidata counts it (text/values/literals.py); None where the data do not say it, and for all else."""
-    unit: Qid | None
-    """Of a number; None for none."""
-    statement: str | None
-    """Its id as in the RDF; the smallest of those not deprecated that say a claim; None where no statement says it."""
+    def find(self, names: Iterable[str], language: str) -> dict[str, list[Candidate]]: ...
+    def describe(self, qids: Iterable[str], language: str) -> dict[Qid, Description]: ...
+    def labels(self, ids: Iterable[str], language: str) -> dict[str, str]: ...
+    def aliases(self, qids: Iterable[str], language: str) -> dict[Qid, list[str]]: ...
+    def resolve(self, qids: Iterable[str]) -> dict[Qid, Qid]: ...
+    def neighbours_of_each(
+        self, asked: Sequence[tuple[str, Sequence[str]]], language: str
+    ) -> list[list[Neighbour]]: ...
+    def list_facts(self, pid: str, after: str | None, limit: int) -> list[tuple[Qid, Qid]]: ...
+    def item_facts(self, qids: Iterable[str], language: str) -> dict[Qid, "list[Fact]"]: ...
 
 
 def call_find_items(service: str, name: str, language: str = "en") -> Call:
     """Ask which items have a name as label or alias, exactly."""
-    return Call(service, "find_items", {"name": name, "language": language})
+    return FIND_ITEMS.call(service, name=name, language=language)
 
 
 def call_describe_item(service: str, qid: str, language: str = "en") -> Call:
     """Ask for an item's label, description and English article."""
-    return Call(service, "describe_items", {"qid": qid, "language": language})
+    return DESCRIBE_ITEMS.call(service, qid=qid, language=language)
 
 
 def call_resolve_item(service: str, qid: str, language: str = "en") -> Call:
     """Ask which item a QID stands for now: items that were merged leave redirects behind."""
-    return Call(service, "resolve_item", {"qid": qid, "language": language})
+    return RESOLVE_ITEM.call(service, qid=qid, language=language)
 
 
 def call_neighbours(service: str, qid: str, pids: Sequence[str], language: str = "en") -> Call:
     """Ask for an item's direct claims of some properties."""
-    return Call(service, "neighbours", {"qid": qid, "pids": sorted(pids, key=id_number), "language": language})
+    return NEIGHBOURS.call(service, qid=qid, pids=sorted(pids, key=id_number), language=language)
 
 
 def call_label(service: str, entity_id: str, language: str = "en") -> Call:
     """Ask for the label of an item or property."""
-    return Call(service, "label", {"id": entity_id, "language": language})
+    return LABEL.call(service, id=entity_id, language=language)
+
+
+def call_aliases(service: str, qid: str, language: str = "en") -> Call:
+    """Ask for the names of an item beside its label."""
+    return ALIASES.call(service, qid=qid, language=language)
 
 
 def call_list_facts(service: str, pid: str, after: str | None, limit: int, language: str = "en") -> Call:
     """Ask for the next facts of a property, up to `limit` subjects behind `after`."""
-    return Call(service, "list_facts", {"pid": pid, "after": after, "limit": limit, "language": language})
+    return LIST_FACTS.call(service, pid=pid, after=after, limit=limit, language=language)
 
 
-def call_item_facts(service: str, qid: str, language: str = "en") -> Call:
-    """Ask for the graph of one hop around an item: its direct claims to items, its dates and its numbers."""
-    return Call(service, "item_facts", {"qid": qid, "language": language})
-
-
-def call_pageviews(service: str, title: str, start: str, end: str) -> Call:
-    """Ask for the views of an English article from day `start` to day `end` (YYYYMMDD, both included)."""
-    return Call(service, "pageviews", {"title": title, "start": start, "end": end})
+def call_item_states(service: str, ids: Iterable[str], language: str, on: str) -> Call:
+    """Ask when items were last changed and what they and properties are called; `on`: ISO 8601, UTC, another look another call."""
+    return ITEM_STATES.call(service, ids=sorted(ids), language=language, on=on)
 
 
 def read_candidates(body: Any) -> list[Candidate]:
@@ -148,35 +164,19 @@ def read_neighbours(body: Any) -> list[Neighbour]:
     return [Neighbour(Pid(edge["pid"]), Qid(edge["qid"]), edge["label"]) for edge in body]
 
 
-def read_facts(body: Any) -> list[Fact]:
-    """Read the answer to item_facts."""
-    return [Fact(**fact) for fact in body]
-
-
 def read_fact_pairs(body: Any) -> list[tuple[Qid, Qid]]:
     """Read the answer to list_facts as (subject, value)."""
     return [(Qid(fact["subject"]), Qid(fact["object"])) for fact in body]
 
 
-def write_facts(facts: Iterable[Fact]) -> list[Json]:
-    """Return the answer to item_facts: a JSON object a fact.
-
-    They are in the order of their properties' numbers; dates and numbers come first, by text and statement, then
-    claims, by number of the item.
-    """
-    return [asdict(fact) for fact in sorted(facts, key=_order_fact)]
+def read_label(body: Any) -> str | None:
+    """Read the answer to label."""
+    return None if body is None else str(body)
 
 
-def _order_fact(fact: Fact) -> tuple[int, bool, int, str, str, int, int]:
-    return (
-        id_number(fact.pid),
-        fact.qid is not None,
-        id_number(fact.qid) if fact.qid else 0,
-        fact.value or "",
-        fact.statement or "",
-        -1 if fact.precision is None else fact.precision,
-        id_number(fact.unit) if fact.unit else 0,
-    )
+def read_aliases(body: Any) -> list[str]:
+    """Read the answer to aliases."""
+    return [str(alias) for alias in body]
 
 
 def choose_candidate(candidates: Sequence[Candidate]) -> Candidate:
@@ -185,3 +185,297 @@ def choose_candidate(candidates: Sequence[Candidate]) -> Candidate:
     The paper's rule (Appendix B, "QID disambiguation"): small numbers were given early, to what is widely known.
     """
     return min(candidates, key=lambda candidate: (candidate.via != "label", id_number(candidate.qid)))
+
+
+def list_item_terms(calls: Sequence[Call]) -> Terms:
+    """Return the terms of calls about items, in one language."""
+    language = literal_term(check_language(str(calls[0].parts["language"])))
+    return {"language": [language], **_list_items(calls)}
+
+
+def _list_items(calls: Sequence[Call]) -> Terms:
+    return {"item": [item_term(qid) for qid in dict.fromkeys(str(call.parts["qid"]) for call in calls)]}
+
+
+def _list_name_terms(calls: Sequence[Call]) -> Terms:
+    tags = dict.fromkeys((str(calls[0].parts["language"]), "mul"))
+    names = dict.fromkeys(str(call.parts["name"]) for call in calls)
+    return {"name": [literal_term(name, tag) for name in names for tag in tags]}
+
+
+def _list_entity_terms(ids: Iterable[str], language: str) -> Terms:
+    tags = [literal_term(check_language(tag)) for tag in dict.fromkeys((language, "mul"))]
+    return {"language": tags, "entity": [entity_term(each) for each in ids]}
+
+
+def _list_page_terms(calls: Sequence[Call]) -> Terms:
+    parts = calls[0].parts
+    after = 0 if parts["after"] is None else id_number(item_term(str(parts["after"])).removeprefix("wd:"))
+    return {"property": [direct_property_term(str(parts["pid"]))], "after": [number_term(after)]}
+
+
+def _list_neighbour_terms(calls: Sequence[Call]) -> Terms:
+    pids: Any = calls[0].parts["pids"]
+    return {**list_item_terms(calls), "property": [direct_property_term(pid) for pid in pids]}
+
+
+def _read_found(calls: Sequence[Call], rows: Sequence[Row]) -> list[Json]:
+    found: dict[str, dict[str, str]] = defaultdict(dict)
+    for row in rows:
+        qid = row["item"].removeprefix(ENTITY)
+        if is_qid(qid) and found[row["name"]].get(qid) != "label":
+            found[row["name"]][qid] = row["via"]
+    return [
+        [
+            {"qid": qid, "via": via}
+            for qid, via in sorted(
+                found[str(call.parts["name"])].items(), key=lambda pair: (pair[1] != "label", id_number(pair[0]))
+            )
+        ]
+        for call in calls
+    ]
+
+
+def _read_descriptions(calls: Sequence[Call], rows: Sequence[Row]) -> list[Json]:
+    by_qid = group_by_item(rows)
+    return [
+        {
+            name: find_first(row.get(name) for row in by_qid[str(call.parts["qid"])])
+            for name in ("label", "description", "title", "modified")
+        }
+        for call in calls
+    ]
+
+
+def _read_labels(calls: Sequence[Call], rows: Sequence[Row]) -> list[Json]:
+    found: dict[tuple[str, bool], list[str]] = defaultdict(list)
+    language = str(calls[0].parts["language"])
+    for row in rows:
+        found[row["entity"].removeprefix(ENTITY), row["language"] == language].append(row["label"])
+    return [find_first(found[str(call.parts["id"]), True] or found[str(call.parts["id"]), False]) for call in calls]
+
+
+def _read_aliases(calls: Sequence[Call], rows: Sequence[Row]) -> list[Json]:
+    found: dict[str, set[str]] = defaultdict(set)
+    for row in rows:
+        found[row["entity"].removeprefix(ENTITY)].add(row["alias"])
+    return [list[Json](sorted(found[str(call.parts["qid"])])) for call in calls]
+
+
+def _read_states(calls: Sequence[Call], rows: Sequence[Row]) -> list[Json]:
+    labels = [row for row in rows if "label" in row]
+    bodies: list[Json] = []
+    for call in calls:
+        ids = [str(each) for each in call.parts["ids"]]  # type: ignore[union-attr]
+        state: dict[str, Json] = {}
+        for each in ids:
+            found = [row for row in rows if row["entity"].removeprefix(ENTITY) == each]
+            own = {name: find_first(row.get(name) for row in found) for name in ("modified", "version")}
+            state[each] = {**own, "label": _choose_label(labels, each, str(call.parts["language"]))}
+        bodies.append(state)
+    return bodies
+
+
+def _choose_label(rows: Sequence[Row], entity: str, language: str) -> str | None:
+    """Return a label in the language, or the one for all languages where there is none."""
+    found = [row for row in rows if row["entity"].removeprefix(ENTITY) == entity]
+    return find_first(row["label"] for row in found if row["language"] == language) or find_first(
+        row["label"] for row in found
+    )
+
+
+def _read_resolved(calls: Sequence[Call], rows: Sequence[Row]) -> list[Json]:
+    by_qid = group_by_item(rows)
+    targets = {qid: find_first(row["target"].removeprefix(ENTITY) for row in found) for qid, found in by_qid.items()}
+    return [targets.get(str(call.parts["qid"]), str(call.parts["qid"])) for call in calls]
+
+
+def _read_neighbours(calls: Sequence[Call], rows: Sequence[Row]) -> list[Json]:
+    by_qid = group_by_item(rows)
+    bodies: list[Json] = []
+    for call in calls:
+        labels: dict[tuple[str, str], list[str | None]] = defaultdict(list)
+        for row in by_qid[str(call.parts["qid"])]:
+            pid, qid = row["property"].removeprefix(DIRECT), row["value"].removeprefix(ENTITY)
+            if is_pid(pid) and is_qid(qid):
+                labels[pid, qid].append(row.get("label"))
+        ordered = sorted(labels.items(), key=lambda edge: (id_number(edge[0][0]), id_number(edge[0][1])))
+        bodies.append([{"pid": pid, "qid": qid, "label": find_first(given)} for (pid, qid), given in ordered])
+    return bodies
+
+
+def _read_fact_page(calls: Sequence[Call], rows: Sequence[Row]) -> list[Json]:
+    facts = {(row["subject"].removeprefix(ENTITY), row["object"].removeprefix(ENTITY)) for row in rows}
+    kept = [fact for fact in facts if is_qid(fact[0]) and is_qid(fact[1])]
+    kept.sort(key=lambda fact: (id_number(fact[0]), id_number(fact[1])))
+    return [[{"subject": subject, "object": found} for subject, found in kept] for _ in calls]
+
+
+def _find_in_graph(graph: LocalGraph, parts: Sequence[Parts], language: str) -> list[Json]:
+    found = graph.find([each["name"] for each in parts], language)
+    return [[{"qid": item.qid, "via": item.via} for item in found[each["name"]]] for each in parts]
+
+
+FIND_ITEMS = Operation(
+    "find_items",
+    service="wikidata",
+    parts={"name": is_text, "language": is_text},
+    read=read_candidates,
+    sparql=Sparql(files=("wikidata/find_items",), own=("name",), terms=_list_name_terms, read=by_texts(_read_found)),
+    graph=_find_in_graph,
+    world=lambda parts: [f"name en {parts['name']}"] if parts["language"] == "en" else None,
+)
+"""Body: `[{"qid", "via": "label" or "alias"}]`, labels first, then by number of the QID; one entry a QID."""
+
+
+def _describe_from_graph(graph: LocalGraph, parts: Sequence[Parts], language: str) -> list[Json]:
+    found = graph.describe([each["qid"] for each in parts], language)
+    return [write_description(found[each["qid"]]) for each in parts]
+
+
+def _rest_on_description(parts: Parts, body: Any) -> list[Dependency]:
+    says = {} if body["modified"] is None else {"modified": body["modified"]}
+    return [Dependency(Thing("item", str(parts["qid"])), says, by_date=not says)]
+
+
+DESCRIBE_ITEMS = Operation(
+    "describe_items",
+    service="wikidata",
+    parts={"qid": is_item, "language": is_text},
+    read=read_description,
+    sparql=Sparql(
+        files=("wikidata/describe_items",), own=("qid",), terms=list_item_terms, read=by_texts(_read_descriptions)
+    ),
+    graph=_describe_from_graph,
+    rests_on=_rest_on_description,
+)
+"""Body: `{"label", "description", "title", "modified"}`, each null when unknown; a QID nobody knows gives nulls."""
+
+
+def _label_from_graph(graph: LocalGraph, parts: Sequence[Parts], language: str) -> list[Json]:
+    found = graph.labels([each["id"] for each in parts], language)
+    return [found.get(each["id"]) for each in parts]
+
+
+LABEL = Operation(
+    "label",
+    service="wikidata",
+    parts={"id": lambda value: is_item(value) or is_property(value), "language": is_text},
+    read=read_label,
+    sparql=Sparql(
+        files=("wikidata/label",),
+        own=("id",),
+        terms=lambda calls: _list_entity_terms(
+            (str(call.parts["id"]) for call in calls), str(calls[0].parts["language"])
+        ),
+        read=by_texts(_read_labels),
+    ),
+    graph=_label_from_graph,
+    rests_on=lambda parts, body: rest_on_labels({str(parts["id"]): body}, parts),
+)
+"""Body: the label of an item or property, or null when it has none in the language nor one for all languages."""
+
+
+def _list_aliases_of_graph(graph: LocalGraph, parts: Sequence[Parts], language: str) -> list[Json]:
+    found = graph.aliases([each["qid"] for each in parts], language)
+    return [list[Json](found[each["qid"]]) for each in parts]
+
+
+ALIASES = Operation(
+    "aliases",
+    service="wikidata",
+    parts={"qid": is_item, "language": is_text},
+    read=read_aliases,
+    sparql=Sparql(
+        files=("wikidata/aliases",),
+        own=("qid",),
+        terms=lambda calls: _list_entity_terms(
+            dict.fromkeys(str(call.parts["qid"]) for call in calls), str(calls[0].parts["language"])
+        ),
+        read=by_texts(_read_aliases),
+    ),
+    graph=_list_aliases_of_graph,
+    rests_on=rest_on_item,
+)
+"""Body: the aliases of an item in the language and those for all languages, sorted, each once; a label is none of them."""
+
+
+def _resolve_in_graph(graph: LocalGraph, parts: Sequence[Parts], _language: str) -> list[Json]:
+    found = graph.resolve([each["qid"] for each in parts])
+    return [found[each["qid"]] for each in parts]
+
+
+RESOLVE_ITEM = Operation(
+    "resolve_item",
+    service="wikidata",
+    parts={"qid": is_item, "language": is_text},
+    read=str,
+    sparql=Sparql(files=("wikidata/resolve_item",), own=("qid",), terms=_list_items, read=by_texts(_read_resolved)),
+    graph=_resolve_in_graph,
+    has_labels=False,
+    # what is a redirect has no date of change of its own
+    rests_on=lambda parts, body: rest_on_item(parts, body) if body == parts["qid"] else None,
+)
+"""Body: the QID that it redirects to, through as many redirects as there are; itself when it is no redirect."""
+
+
+def _neighbours_from_graph(graph: LocalGraph, parts: Sequence[Parts], language: str) -> list[Json]:
+    found = graph.neighbours_of_each([(each["qid"], each["pids"]) for each in parts], language)
+    return [[{"pid": edge.pid, "qid": edge.qid, "label": edge.label} for edge in edges] for edges in found]
+
+
+def _rest_on_neighbours(parts: Parts, body: Any) -> list[Dependency]:
+    named = {edge["qid"]: edge["label"] for edge in body}
+    return [*rest_on_item(parts, body), *rest_on_labels(named, parts)]
+
+
+NEIGHBOURS = Operation(
+    "neighbours",
+    service="wikidata",
+    parts={"qid": is_item, "pids": is_list_of(is_property), "language": is_text},
+    read=read_neighbours,
+    sparql=Sparql(
+        files=("wikidata/neighbours",), own=("qid",), terms=_list_neighbour_terms, read=by_texts(_read_neighbours)
+    ),
+    graph=_neighbours_from_graph,
+    rests_on=_rest_on_neighbours,
+)
+"""`pids` are sorted. Body: `[{"pid", "qid", "label"}]`, direct claims with an item as value, by number of pid and qid."""
+
+
+def _list_from_graph(graph: LocalGraph, parts: Sequence[Parts], _language: str) -> list[Json]:
+    facts = [graph.list_facts(each["pid"], each["after"], each["limit"]) for each in parts]
+    return [[{"subject": subject, "object": thing} for subject, thing in page] for page in facts]
+
+
+LIST_FACTS = Operation(
+    "list_facts",
+    service="wikidata",
+    parts={"pid": is_property, "after": is_none_or(is_item), "limit": is_count, "language": is_text},
+    read=read_fact_pairs,
+    sparql=Sparql(
+        files=("wikidata/list_facts",), terms=_list_page_terms, limit="limit", read=by_texts(_read_fact_page)
+    ),
+    graph=_list_from_graph,
+    has_labels=False,
+    world=lambda parts: [f"facts {parts['pid']}"],
+)
+"""Body: `[{"subject", "object"}]`, direct item claims of the property by number of subject, then object; only subjects behind
+`after`; a subject is never cut in two, so up to `limit` subjects."""
+
+ITEM_STATES = Operation(
+    "item_states",
+    service="wikidata",
+    parts={"ids": is_list_of(is_text), "language": is_text, "on": is_text},
+    read=dict,
+    sparql=Sparql(
+        files=("wikidata/item_states",),
+        terms=lambda calls: _list_entity_terms(
+            map(str, calls[0].parts["ids"]),  # type: ignore[arg-type]
+            str(calls[0].parts["language"]),
+        ),
+        read=by_texts(_read_states),
+    ),
+    graph="a graph is named by its content, which never changes",
+)
+"""Body: id → `{"modified", "version", "label"}`, each null when unknown."""

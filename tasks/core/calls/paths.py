@@ -11,9 +11,12 @@ each path once, in the order of core/paths.py.
 | date_paths | subject, date (1952-03-11, 1952-03 or 1952), properties (sorted), hops | `[{"path", "qualifier", "statement", "value", "precision", "unit", "main"}]`; path ends in the statement's property |
 | number_paths | subject, number (canonical), unit (null for any), properties (sorted), hops | as of date_paths |
 
-Numbers are canonical in `value` and `main`, since endpoints keep them by value and not as they were written.
+Numbers are canonical in `value` and `main`, since endpoints keep them by value and not as they were written. Endpoints are
+trusted to leave nothing out, not to leave everything else out: dates and numbers are compared once more from their text, so
+that an engine's idea of equal numbers does not matter, and calls about one item may share a query.
 """
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -21,13 +24,39 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tasks.core.calls.call import Call, Reply, Service
-from tasks.core.fingerprints import Json
-from tasks.core.paths import ITEM_PATHS, LITERAL_PATHS, PAIRS, FoundPaths, PathOptions, Status
-from tasks.text.ids import id_number
-from tasks.text.values.literals import Date, Number
-
-OPERATIONS = ("item_paths", "date_paths", "number_paths")
+from factmill.tasks.core.calls.call import Call, Reply, Service
+from factmill.tasks.core.calls.operation import (
+    Dependency,
+    Operation,
+    Parts,
+    Sparql,
+    Terms,
+    Thing,
+    is_item,
+    is_list_of,
+    is_none_or,
+    is_property,
+    is_text,
+)
+from factmill.tasks.core.fingerprints import Json
+from factmill.tasks.core.paths import ITEM_PATHS, LITERAL_PATHS, PAIRS, FoundPaths, PathOptions, Status
+from factmill.tasks.core.sparql import (
+    DIRECT,
+    ENTITY,
+    XSD,
+    Cell,
+    Solution,
+    Term,
+    decimal_term,
+    is_typed,
+    item_number,
+    item_term,
+    literal_term,
+    property_number,
+    tidy_date,
+)
+from factmill.tasks.text.ids import id_number, is_pid
+from factmill.tasks.text.values.literals import DAY, UNITLESS, Date, Number, canonical_number, date_key, read_plain_date
 
 Ask = Callable[[Sequence[Call]], Sequence[Reply]]
 """Answers calls, in their order; a recorder may stand behind it."""
@@ -36,21 +65,23 @@ PathRow = tuple[Any, ...]
 
 _ITEM_COLUMNS, _LITERAL_COLUMNS = ITEM_PATHS.names[1:], LITERAL_PATHS.names[1:]
 _PROPERTY_COLUMNS = ("property_1", "property_2", "qualifier")
+_PROP = "http://www.wikidata.org/prop/"
+_STATEMENT = f"{ENTITY}statement/"
+_UNKNOWN = "http://www.wikidata.org/.well-known/genid/"
+_Walk = tuple[int | None, int, int | None]
 
 
 def call_item_paths(service: str, subject: int, target: int, hops: int) -> Call:
     """Ask for the paths of so many hops between two items, in both directions."""
-    return Call(service, "item_paths", {"subject": f"Q{subject}", "object": f"Q{target}", "hops": hops})
+    return FIND_ITEM_PATHS.call(service, subject=f"Q{subject}", object=f"Q{target}", hops=hops)
 
 
 def call_literal_paths(service: str, subject: int, wanted: Date | Number, properties: Iterable[int], hops: int) -> Call:
     """Ask for the paths of so many hops from an item to a date or number in values of these properties."""
     parts: dict[str, Json] = {"subject": f"Q{subject}", "properties": [f"P{pid}" for pid in sorted(properties)]}
     if isinstance(wanted, Date):
-        return Call(service, "date_paths", {**parts, "date": str(wanted), "hops": hops})
-    return Call(
-        service, "number_paths", {**parts, "number": wanted.number, "unit": _id("Q", wanted.unit), "hops": hops}
-    )
+        return FIND_DATE_PATHS.call(service, **parts, date=str(wanted), hops=hops)
+    return FIND_NUMBER_PATHS.call(service, **parts, number=wanted.number, unit=_id("Q", wanted.unit), hops=hops)
 
 
 def write_item_rows(rows: Iterable[PathRow]) -> Json:
@@ -241,3 +272,224 @@ def _id(letter: str, number: int | None) -> str | None:
 
 def _number(entity_id: str | None) -> int | None:
     return None if entity_id is None else id_number(entity_id)
+
+
+def _list_item_terms(calls: Sequence[Call]) -> Terms:
+    _check_hops(calls[0])
+    ends = [(item_term(str(call.parts["subject"])), item_term(str(call.parts["object"]))) for call in calls]
+    return {("start", "end"): list(dict.fromkeys(pair for one, other in ends for pair in ((one, other), (other, one))))}
+
+
+def _list_date_terms(calls: Sequence[Call]) -> Terms:
+    def write(date: Date) -> Term:
+        # in the text of a date and time, a T comes behind the day, a hyphen behind year and month
+        return literal_term(f"{date}{'-' if date.day is None else 'T'}")
+
+    dates = [(item_term(str(call.parts["subject"])), write(read_plain_date(str(call.parts["date"])))) for call in calls]
+    return {"properties": _list_properties(calls[0]), ("subject", "date"): list(dict.fromkeys(dates))}
+
+
+def _list_number_terms(calls: Sequence[Call]) -> Terms:
+    numbers = [(item_term(str(call.parts["subject"])), decimal_term(str(call.parts["number"]))) for call in calls]
+    return {"properties": _list_properties(calls[0]), ("subject", "number"): list(dict.fromkeys(numbers))}
+
+
+def _check_hops(call: Call) -> None:
+    if call.parts["hops"] not in (1, 2):
+        raise ValueError(f"no paths of {call.parts['hops']!r} hops can be asked for; expected 1 or 2")
+
+
+def _list_properties(call: Call) -> list[Term]:
+    """Return a call's properties as one text, the only row of their VALUES block; nothing when it has none."""
+    _check_hops(call)
+    pids = [str(pid) for pid in call.parts["properties"]]  # type: ignore[union-attr]
+    if wrong := [pid for pid in pids if not is_pid(pid)]:
+        raise ValueError(f"{wrong[0]!r} is not the id of a property; expected P and a number, like P19")
+    return [literal_term(f" {' '.join(pids)} ")] if pids else []
+
+
+def _read_item_paths(calls: Sequence[Call], solutions: Sequence[Solution]) -> list[Json]:
+    hops = calls[0].parts["hops"]
+    walks: dict[tuple[int | None, int | None], list[_Walk]] = defaultdict(list)
+    for solution in solutions:
+        if walk := _read_steps(solution, hops):
+            walks[item_number(solution["start"]), item_number(solution["end"])].append(walk)
+    bodies: list[Json] = []
+    for call in calls:
+        subject, target = id_number(str(call.parts["subject"])), id_number(str(call.parts["object"]))
+        forth = [(hops, False, *walk) for walk in walks[subject, target]]
+        back = [(hops, True, *walk) for walk in walks[target, subject]]
+        bodies.append(write_item_rows([*forth, *back]))
+    return bodies
+
+
+def _read_steps(solution: Solution, hops: Json) -> _Walk | None:
+    """Return middle, property_1 and property_2; None when they are not all there."""
+    first = property_number(solution["property_1"], DIRECT)
+    if hops == 1:
+        return None if first is None else (None, first, None)
+    middle, second = item_number(solution["middle"]), property_number(solution["property_2"], DIRECT)
+    return None if first is None or middle is None or second is None else (middle, first, second)
+
+
+def _read_literal_paths(calls: Sequence[Call], solutions: Sequence[Solution]) -> list[Json]:
+    by_subject: dict[int | None, list[Solution]] = defaultdict(list)
+    for solution in solutions:
+        by_subject[item_number(solution["subject"])].append(solution)
+    rows = {subject: list(_read_values(calls[0], given)) for subject, given in by_subject.items()}
+    bodies: list[Json] = []
+    for call in calls:
+        wanted = _wanted(call)
+        mine = rows.get(id_number(str(call.parts["subject"])), [])
+        bodies.append(write_literal_rows(row for row in mine if _fits(wanted, row)))
+    return bodies
+
+
+def _wanted(call: Call) -> Date | Number:
+    if call.operation == "date_paths":
+        return read_plain_date(str(call.parts["date"]))
+    unit = call.parts["unit"]
+    return Number(str(call.parts["number"]), None if unit is None else id_number(str(unit)))
+
+
+def _fits(wanted: Date | Number, row: PathRow) -> bool:
+    value, precision, unit = row[6], row[7], row[8]
+    if isinstance(wanted, Number):
+        return wanted.fits(value, unit)
+    key = date_key(value)
+    return key is not None and wanted.fits(key, DAY if precision is None else precision)
+
+
+def _read_values(call: Call, solutions: Iterable[Solution]) -> Iterable[PathRow]:
+    """Yield the values in solutions of one subject, each with what its value nodes say of it."""
+    meanings: dict[tuple[PathRow, str | None], set[tuple[int | None, int | None]]] = defaultdict(set)
+    listed = {id_number(str(pid)) for pid in call.parts["properties"]}  # type: ignore[union-attr]
+    for solution in solutions:
+        where, value = _read_place(solution, listed), _read_value(call, solution["value"])
+        if where is None or value is None:
+            continue
+        qualifier = where[4]
+        main = _read_main(solution["main"]) if qualifier is not None and "main" in solution else None
+        said = meanings[(*where, value), main]
+        if "told" in solution and _read_value(call, solution["told"]) == value:
+            said.add(_read_meaning(solution))
+    for (place, main), said in meanings.items():
+        for precision, unit in said or {(None, None)}:
+            yield (*place, precision, unit, main)
+
+
+def _read_place(solution: Solution, listed: set[int]) -> PathRow | None:
+    """Return hops, middle, property_1, property_2, qualifier and statement of a value; None when it does not count."""
+    middle = hop = None
+    if "holder" in solution:
+        middle, hop = item_number(solution["holder"]), property_number(solution["hop"], DIRECT)
+        if middle is None or hop is None:
+            return None
+    claim, ending = property_number(solution["claim"], _PROP), solution["ending"]
+    own = property_number(ending, f"{_PROP}statement/" if "statement" in solution else DIRECT)
+    qualifier = property_number(ending, f"{_PROP}qualifier/") if "statement" in solution else None
+    if claim is None or (qualifier not in listed and (own not in listed or own != claim)):
+        return None
+    statement = solution["statement"]["value"].removeprefix(_STATEMENT) if "statement" in solution else None
+    walk = (1, None, claim, None) if hop is None else (2, middle, hop, claim)
+    return (*walk, qualifier, statement)
+
+
+def _read_value(call: Call, cell: Cell) -> str | None:
+    """Return a date as Wikidata writes it, or a number in canonical form; None when the term is neither."""
+    if not is_typed(cell):
+        return None
+    if call.operation == "number_paths":
+        return canonical_number(cell["value"])
+    return tidy_date(cell["value"]) if date_key(cell["value"]) is not None else None
+
+
+def _read_meaning(solution: Solution) -> tuple[int | None, int | None]:
+    """Return what a value node says: precision of a date, unit of a number."""
+    unit = item_number(solution["unit"]) if "unit" in solution else None
+    precision = int(solution["precision"]["value"]) if "precision" in solution else None
+    return precision, None if unit == UNITLESS else unit
+
+
+def _read_main(cell: Cell) -> str | None:
+    """Return a statement's own value: the QID of an item, any other IRI, or text; None when it is an unknown value."""
+    value = cell["value"]
+    if cell["type"] == "bnode" or value.startswith(_UNKNOWN):
+        return None
+    if item_number(cell) is not None:
+        return value.removeprefix(ENTITY)
+    if cell.get("datatype") == f"{XSD}decimal":
+        return canonical_number(value) or value
+    return tidy_date(value) if cell.get("datatype") == f"{XSD}dateTime" else value
+
+
+def _rest_on_ends(parts: Parts, _body: Any) -> list[Dependency] | None:
+    ends = [str(parts[name]) for name in ("subject", "object") if name in parts]
+    return [Dependency(Thing("item", each)) for each in ends] if parts["hops"] == 1 else None
+
+
+def _list_world_ends(parts: Parts) -> list[str]:
+    kind = "item" if parts["hops"] == 1 else "near"
+    return [f"{kind} {parts[name]}" for name in ("subject", "object") if name in parts]
+
+
+_BY_A_GRAPH = "a graph finds paths for many pairs at once (core.paths.PathFinder)"
+
+
+def _is_hops(value: Any) -> bool:
+    return value in (1, 2)
+
+
+FIND_ITEM_PATHS = Operation(
+    "item_paths",
+    service="wikidata",
+    parts={"subject": is_item, "object": is_item, "hops": _is_hops},
+    read=read_item_rows,
+    sparql=Sparql(
+        files=("multihal/item_paths_1", "multihal/item_paths_2"),
+        own=("subject", "object"),
+        terms=_list_item_terms,
+        read=_read_item_paths,
+    ),
+    graph=_BY_A_GRAPH,
+    rests_on=_rest_on_ends,
+    world=_list_world_ends,
+)
+FIND_DATE_PATHS = Operation(
+    "date_paths",
+    service="wikidata",
+    parts={"subject": is_item, "properties": is_list_of(is_property), "date": is_text, "hops": _is_hops},
+    read=read_literal_rows,
+    sparql=Sparql(
+        files=("multihal/date_paths_1", "multihal/date_paths_2"),
+        own=("subject", "date"),
+        terms=_list_date_terms,
+        read=_read_literal_paths,
+    ),
+    graph=_BY_A_GRAPH,
+    rests_on=_rest_on_ends,
+    world=_list_world_ends,
+)
+FIND_NUMBER_PATHS = Operation(
+    "number_paths",
+    service="wikidata",
+    parts={
+        "subject": is_item,
+        "properties": is_list_of(is_property),
+        "number": is_text,
+        "unit": is_none_or(is_item),
+        "hops": _is_hops,
+    },
+    read=read_literal_rows,
+    sparql=Sparql(
+        files=("multihal/number_paths_1", "multihal/number_paths_2"),
+        own=("subject", "number", "unit"),
+        terms=_list_number_terms,
+        read=_read_literal_paths,
+    ),
+    graph=_BY_A_GRAPH,
+    rests_on=_rest_on_ends,
+    world=_list_world_ends,
+)
+OPERATIONS = (FIND_ITEM_PATHS, FIND_DATE_PATHS, FIND_NUMBER_PATHS)
+"""What a Wikidata is asked for paths."""

@@ -4,7 +4,7 @@ Its boundary follows from the answer itself, so no answer can hold it, short of 
 the same answer is framed alike in every evaluation: a judge that was asked is not asked again.
 """
 
-from tasks.core.fingerprints import digest_json
+from factmill.tasks.core.fingerprints import digest_json
 
 _LENGTH = 16
 """Hexadecimal digits of a boundary."""

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 from pydantic import Field
 
-from tasks.core.evaluation.labels import DrawnItem, LabelScheme
-from tasks.core.fingerprints import digest_json
-from tasks.core.measures.agreement import (
+from factmill.tasks.core.evaluation.labels import DrawnItem, LabelScheme
+from factmill.tasks.core.fingerprints import digest_json
+from factmill.tasks.core.measures.agreement import (
     Agreement,
     AmongPeople,
     ClassAgreement,
@@ -19,8 +19,8 @@ from tasks.core.measures.agreement import (
     measure_agreement,
     weigh_strata,
 )
-from tasks.core.measures.correcting import JudgeRates, measure_rates
-from tasks.core.rows import StrictModel
+from factmill.tasks.core.measures.correcting import JudgeRates, measure_rates
+from factmill.tasks.core.rows import StrictModel
 
 
 class JudgeIdentity(StrictModel):

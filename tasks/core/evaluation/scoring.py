@@ -7,12 +7,24 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tasks.core.evaluation.rows import Score
-from tasks.core.measures.metrics import Scores
-from tasks.core.rows import arrow_schema
+from factmill.tasks.core.evaluation.rows import Score
+from factmill.tasks.core.measures.metrics import Metric, Scores
+from factmill.tasks.core.rows import arrow_schema
 
 Floats = npt.NDArray[np.float64]
+LOWER_BOUND = "judged by a program: a lower bound"
+"""Note of a metric whose verdicts are those of the program `exact`."""
 _KEPT = ("question_id", "item", "cluster", "setting")
+
+
+def to_floats(column: pa.ChunkedArray) -> Floats:
+    """Return a column of numbers or booleans as an array; NaN where it is null."""
+    return np.asarray(pc.cast(column, pa.float64()).to_numpy(zero_copy_only=False), np.float64)
+
+
+def add_note(metric: Metric, note: str) -> Metric:
+    """Return a metric with one more note; an empty one changes nothing."""
+    return metric.model_copy(update={"note": "; ".join(filter(None, (metric.note, note)))})
 
 
 def score_rows(answers: pa.Table, metric: str, values: Floats, setting: str | None = None) -> pa.Table:
@@ -57,7 +69,7 @@ def gather_scores(
                 metric=mine["metric"][0].as_py(),
                 items=mine["item"].to_pylist(),
                 clusters=mine["cluster"].to_pylist(),
-                values=mine["value"].to_numpy(zero_copy_only=False).astype(np.float64),
+                values=to_floats(mine["value"]),
                 groups={name: beside[name].to_pylist() for name in columns},
                 unit=unit,
                 is_share=is_share,

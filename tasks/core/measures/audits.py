@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from tasks.core.counting import divide
-from tasks.core.fingerprints import digest_json
-from tasks.core.measures.intervals import bootstrap, wilson
-from tasks.core.reviewing.review_tables import read_table, write_table
-from tasks.core.rows import StrictModel
-from tasks.errors import SourceError
+from factmill.tasks.core.fingerprints import digest_json
+from factmill.tasks.core.measures.bins import divide
+from factmill.tasks.core.measures.intervals import bootstrap, wilson
+from factmill.tasks.core.review import read_table, write_table
+from factmill.tasks.core.rows import StrictModel
+from factmill.tasks.errors import SourceError
 
 PAPER_ROWS = 60
 """Rows that an audit draws; the papers looked at 50 to 124."""

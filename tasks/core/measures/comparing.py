@@ -12,7 +12,7 @@ from typing import Literal
 
 import numpy as np
 
-from tasks.core.measures.intervals import (
+from factmill.tasks.core.measures.intervals import (
     DRAWS,
     Z_95,
     Floats,
@@ -22,8 +22,8 @@ from tasks.core.measures.intervals import (
     sum_clusters,
     to_whole,
 )
-from tasks.core.measures.metrics import Scores, number, round_value
-from tasks.core.rows import StrictModel
+from factmill.tasks.core.measures.metrics import Scores, number, round_value
+from factmill.tasks.core.rows import StrictModel
 
 _Z_80 = 0.8416212335729143
 """Of the normal distribution: 80 % lie below."""

@@ -3,16 +3,16 @@
 Where a judge calls a share p right, (p + specificity − 1)/(sensitivity + specificity − 1) is right (Rogan and Gladen 1978).
 The interval is a percentile bootstrap over both samples: each draw takes questions of the evaluation and questions of the
 labels whole. Each sample gets an item of each outcome, as a question of its own, in its draws alone: otherwise a judge
-without an error among twenty labels would pass for one that never errs. tests/trials/corrected.py measures the coverage.
+without an error among twenty labels would pass for one that never errs. bench/trials/corrected.py measures the coverage.
 """
 
 from collections.abc import Sequence
 
 import numpy as np
 
-from tasks.core.measures.intervals import DRAWS, Floats, Interval, cut_tails
-from tasks.core.measures.metrics import number, round_value
-from tasks.core.rows import StrictModel
+from factmill.tasks.core.measures.intervals import DRAWS, Floats, Interval, cut_tails
+from factmill.tasks.core.measures.metrics import number, round_value
+from factmill.tasks.core.rows import StrictModel
 
 _WEIGHT_BITS = 20
 _ADDED = 1.0

@@ -11,7 +11,7 @@ from typing import Literal
 
 import numpy as np
 
-from tasks.core.measures.intervals import (
+from factmill.tasks.core.measures.intervals import (
     Floats,
     Interval,
     Numbers,
@@ -22,7 +22,7 @@ from tasks.core.measures.intervals import (
     to_whole,
     wilson,
 )
-from tasks.core.rows import StrictModel
+from factmill.tasks.core.rows import StrictModel
 
 IntervalKind = Literal["wilson", "bootstrap", ""]
 
@@ -111,7 +111,55 @@ def measure(scores: Sequence[Scores], seed: int = 0) -> list[Metric]:
     """
     known: list[tuple[Sequence[str], Numbers]] = []
     """Clusters that were numbered, with their numbers: most metrics are of the same items."""
-    return [metric for each in scores for metric in _measure_one(each, _number_once(known, each.clusters), seed)]
+    metrics = []
+    for each in scores:
+        clusters = next((numbers for names, numbers in known if names == each.clusters), None)
+        if clusters is None:
+            clusters = number(each.clusters)[0]
+            known.append((each.clusters, clusters))
+        ends = sorted((each.worst, each.best))
+        scored = ~np.isnan(each.values)
+        whole, exponent = to_whole(np.where(scored, each.values, 0.0), clusters)
+        for group_by, group, chosen in list_groups(each.groups, len(clusters)):
+            counted = chosen[scored[chosen]]
+            sums, sizes = sum_clusters(whole[counted], clusters[counted])
+            total = math.fsum(each.values[counted].tolist())
+            n, n_unscored = len(counted), len(chosen) - len(counted)
+            bounds = (
+                [round_value((total + n_unscored * end) / len(chosen)) for end in ends] if len(chosen) else [None] * 2
+            )
+            interval: Interval | None = None
+            kind: IntervalKind = ""
+            note = ""
+            if not n:
+                note = f"none of {n_unscored} is scored" if n_unscored else "nothing to score"
+            elif each.is_share and sizes.max() == 1:
+                interval, kind = wilson(round(total), len(sums)), "wilson"
+            else:
+                note = explain_interval(len(sums), count_unlike(sums, sizes))
+                if len(sums) > 1:
+                    interval, kind = bootstrap(sums, sizes, seed, exponent), "bootstrap"
+            metrics.append(
+                Metric(
+                    setting=each.setting,
+                    metric=each.metric,
+                    group_by=group_by,
+                    group=group,
+                    value=round_value(total / n) if n else None,
+                    n=n,
+                    n_unscored=n_unscored,
+                    coverage=round_value(n / len(chosen)) if len(chosen) else None,
+                    bound_low=bounds[0],
+                    bound_high=bounds[1],
+                    ci_low=interval[0] if interval else None,
+                    ci_high=interval[1] if interval else None,
+                    interval=kind,
+                    clusters=len(sums),
+                    unit=each.unit,
+                    note=note,
+                )
+            )
+    return metrics
 
 
 def number(names: Sequence[str | None]) -> tuple[Numbers, list[str]]:
@@ -119,50 +167,6 @@ def number(names: Sequence[str | None]) -> tuple[Numbers, list[str]]:
     known = sorted({name for name in names if name is not None})
     positions: dict[str | None, int] = {None: -1, **{name: position for position, name in enumerate(known)}}
     return np.fromiter(map(positions.__getitem__, names), np.int64, len(names)), known
-
-
-def _number_once(known: list[tuple[Sequence[str], Numbers]], clusters: Sequence[str]) -> Numbers:
-    found = next((numbers for names, numbers in known if names == clusters), None)
-    if found is None:
-        found = number(clusters)[0]
-        known.append((clusters, found))
-    return found
-
-
-def _measure_one(scores: Scores, clusters: Numbers, seed: int) -> Iterator[Metric]:
-    scored = ~np.isnan(scores.values)
-    whole, exponent = to_whole(np.where(scored, scores.values, 0.0), clusters)
-
-    def describe(group_by: str, group: str, chosen: Numbers) -> Metric:
-        counted = chosen[scored[chosen]]
-        n, n_unscored = len(counted), len(chosen) - len(counted)
-        total = math.fsum(scores.values[counted].tolist())
-        sums, sizes = sum_clusters(whole[counted], clusters[counted])
-        interval, kind, note = _find_interval(scores.is_share, total, sums, sizes, exponent, seed)
-        if not n:
-            note = f"none of {n_unscored} is scored" if n_unscored else "nothing to score"
-        bounds = sorted(_bound(total, n, n_unscored, at) for at in (scores.worst, scores.best)) if len(chosen) else None
-        return Metric(
-            setting=scores.setting,
-            metric=scores.metric,
-            group_by=group_by,
-            group=group,
-            value=round_value(total / n) if n else None,
-            n=n,
-            n_unscored=n_unscored,
-            coverage=round_value(n / len(chosen)) if len(chosen) else None,
-            bound_low=bounds[0] if bounds else None,
-            bound_high=bounds[1] if bounds else None,
-            ci_low=interval[0] if interval else None,
-            ci_high=interval[1] if interval else None,
-            interval=kind,
-            clusters=len(sums),
-            unit=scores.unit,
-            note=note,
-        )
-
-    for group_by, group, chosen in list_groups(scores.groups, len(clusters)):
-        yield describe(group_by, group, chosen)
 
 
 def list_groups(groups: Mapping[str, Sequence[str | None]], items: int) -> Iterator[tuple[str, str, Numbers]]:
@@ -174,23 +178,6 @@ def list_groups(groups: Mapping[str, Sequence[str | None]], items: int) -> Itera
         ends = np.searchsorted(numbers[order], np.arange(len(names) + 1))
         for name, start, end in zip(names, ends[:-1], ends[1:], strict=True):
             yield group_by, name, order[start:end]
-
-
-def _find_interval(
-    is_share: bool, total: float, sums: Floats, sizes: Floats, exponent: int, seed: int
-) -> tuple[Interval | None, IntervalKind, str]:
-    """Return the interval, its kind and the note."""
-    clusters = len(sums)
-    if not clusters:
-        return None, "", ""
-    if is_share and sizes.max() == 1:
-        return wilson(round(total), clusters), "wilson", ""
-    interval = bootstrap(sums, sizes, seed, exponent) if clusters > 1 else None
-    return interval, "bootstrap" if interval else "", explain_interval(clusters, count_unlike(sums, sizes))
-
-
-def _bound(total: float, n: int, n_unscored: int, at: float) -> float:
-    return round_value((total + n_unscored * at) / (n + n_unscored))
 
 
 def round_value(value: float) -> float:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from tasks.core.measures.intervals import (
+from factmill.tasks.core.measures.intervals import (
     DRAWS,
     Floats,
     Interval,
@@ -21,7 +21,7 @@ from tasks.core.measures.intervals import (
     explain_interval,
     to_whole,
 )
-from tasks.core.measures.metrics import Metric, list_groups, number, round_value
+from factmill.tasks.core.measures.metrics import Metric, list_groups, number, round_value
 
 _LEAST_DRAWS = 1_000
 _DRAWN = 4_000_000

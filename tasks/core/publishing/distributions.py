@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import pyarrow as pa
 
-from tasks.core.measures.figures import Figure, Series
+from factmill.tasks.core.measures.figures import Figure, Series
 
 MOST_BARS = 24
 """Of one figure; what is left is told together."""

@@ -1,13 +1,36 @@
-"""What a benchmark says of its releases: configs and splits, sources and their licences, pages, columns, canary."""
+"""What a benchmark says of its releases and exports: prose of the card, configs and splits, sources and licences, pages, columns, canary."""
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
-from tasks.core.publishing.card_forms import CardForms
-from tasks.core.rows import NONE_STATED, OWN_WORLD
-from tasks.text.wikipedia_addresses import write_article_address
+from factmill.tasks.core.rows import NONE_STATED, OWN_WORLD
+from factmill.tasks.text.wikipedia_addresses import write_article_address
+
+Beside = Mapping[str, tuple[float | str, float | str]]
+"""Figure → here, in the paper."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CardForms:
+    """The prose of a card; Markdown."""
+
+    about: str
+    """What a row is, and what one measures with it."""
+    steps: Mapping[str, str]
+    """Stage of the recipe → what it does, in a sentence."""
+    limits: tuple[str, ...]
+    """What the rows are not, and what to heed when figures are read."""
+    beside: Callable[[Mapping[str, Any], int], Beside] = lambda _facts, _rows: {}
+    """Facts of a build's report and rows of the main table → figures beside the paper's, where the report has no shape."""
+    headline: str = ""
+    """Metric of its evaluations that stands for it (`Evaluation.main`)."""
+    part_labels: Callable[[], Mapping[str, str]] = dict
+    """What parts are called where their names alone say little: PID → label."""
+    task: str = "question-answering"
+    """As the Hugging Face Hub names tasks."""
+
 
 CANARY = "canary"
 """Last column of every table that is released."""
@@ -95,11 +118,12 @@ class ConfigForms:
 class ReleaseForms:
     """How a benchmark is released; of these the first config is the default one."""
 
-    paper: Paper
     card: CardForms
     configs: tuple[ConfigForms, ...]
     canary: str
     """Guid that stands in every file, so that training sets can leave it out; never changed."""
+    paper: Paper | None = None
+    """The paper that it rebuilds; None: there is none."""
     source: str | None = None
     """Column of the main table that names the source of a row; None: `source_of` says it."""
     source_of: Callable[[Mapping[str, Any], Mapping[str, Any], Mapping[str, Any]], str] = lambda _lock, _origin, _row: (
@@ -127,3 +151,19 @@ class ReleaseForms:
     def canary_line(self) -> str:
         """The text that is written: the last column of tables, a line of other files."""
         return f"Benchmark data, to be kept out of training corpora. factmill canary GUID {self.canary}"
+
+
+@dataclass(frozen=True, slots=True)
+class ExportForms:
+    """What a benchmark's tables need."""
+
+    spread: Mapping[str, str] = field(default_factory=dict)
+    """List column that a CSV spreads into numbered columns → beginning of their names."""
+    separators: Mapping[str, str] = field(default_factory=dict)
+    """List column → what stands between its entries in a CSV, where that is not <SEP>."""
+    csv_id: str | None = None
+    """Column that a CSV has as `id`, where the paper's ids are not ours."""
+    json_columns: Mapping[str, Collection[str]] = field(default_factory=dict)
+    """Table → columns that hold JSON, which JSON Lines write as what they say."""
+    arrays: tuple[str, ...] = ()
+    """Tables that are also written as one JSON array."""

@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
-from tasks.core.rows import StrictModel
+from factmill.tasks.core.rows import StrictModel
 
 FORM: Literal[2] = 2
 """Of a release's folder; a reader refuses what it does not know."""
@@ -129,8 +129,8 @@ class _Lock(_Open):
     """What comparing locks, cards and evaluations read of a lock (engine/naming/locks.py makes it)."""
 
     benchmark: str
-    code: str
-    version: str
+    code: str | dict[str, Any]
+    version: str = ""
     world: _World
     services: _Services
     models: dict[str, str]

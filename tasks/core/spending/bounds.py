@@ -1,7 +1,24 @@
-"""What a run may spend, and has spent."""
+"""What a run may spend and has spent, what a model's server says that a request used, and what that costs.
 
-from collections.abc import Sequence
+Servers agree on neither names nor sums. `read_usage` knows these forms:
+
+| server | whole prompt | reply | cached, written to the cache | reasoning |
+|---|---|---|---|---|
+| OpenAI chat, OpenRouter, vLLM, Mistral | `prompt_tokens` | `completion_tokens` | part of the prompt | part of the reply |
+| xAI, some gateways | `prompt_tokens` | `completion_tokens` and reasoning | part of the prompt | in `total_tokens` only |
+| DeepSeek, Moonshot | `prompt_tokens` | `completion_tokens` | `prompt_cache_hit_tokens`, `cached_tokens` | part of the reply |
+| OpenAI responses | `input_tokens` | `output_tokens` | part of the prompt | part of the reply |
+| Anthropic, Bedrock | all three input counts | `output_tokens` | counts of their own | part of the reply |
+| Gemini | `promptTokenCount` and tool prompts | `candidatesTokenCount` and thoughts | part of the prompt | a count of its own |
+
+A count that is larger than the whole it should be a part of is a count of its own, whatever the server is. Tokens out are
+at least what the total leaves beyond the prompt.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, Protocol
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,3 +103,173 @@ def lower_bounds(bounds: Bounds, spent: Spent) -> Bounds:
         None if bounds.requests is None else max(0, bounds.requests - spent.requests),
         None if bounds.hours is None else max(0.0, bounds.hours - spent.hours),
     )
+
+
+_MOST_TOKENS = 2**53
+_MOST_USD = 1e6
+_IN = ("prompt_tokens", "input_tokens", "promptTokenCount", "inputTokens")
+_OUT = ("completion_tokens", "output_tokens", "candidatesTokenCount", "outputTokens")
+_TOTAL = ("total_tokens", "totalTokenCount", "totalTokens")
+_CACHED = (
+    "prompt_tokens_details.cached_tokens",
+    "input_tokens_details.cached_tokens",
+    "prompt_cache_hit_tokens",
+    "cached_tokens",
+    "cache_read_input_tokens",
+    "cachedContentTokenCount",
+    "cacheReadInputTokens",
+)
+_CACHE_WRITE = (
+    "prompt_tokens_details.cache_write_tokens",
+    "prompt_tokens_details.cache_creation_tokens",
+    "cache_creation_input_tokens",
+    "cacheWriteInputTokens",
+)
+_REASONING = (
+    "completion_tokens_details.reasoning_tokens",
+    "output_tokens_details.reasoning_tokens",
+    "reasoning_tokens",
+    "thoughtsTokenCount",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What a request used."""
+
+    tokens_in: int
+    """The whole prompt, with what was cached and what was written to the cache."""
+    tokens_out: int
+    """The whole reply, with reasoning."""
+    cached: int = 0
+    cache_write: int = 0
+    reasoning: int = 0
+    cost_usd: float = 0.0
+    """What the server says that it charged (OpenRouter's `cost`); 0.0 where it says nothing."""
+
+
+class Prices(Protocol):
+    """The price settings of a model (settings.py)."""
+
+    usd_per_million_in: float
+    usd_per_million_out: float
+    usd_per_million_cached: float | None
+    usd_per_million_cache_write: float | None
+    usd_per_million_reasoning: float | None
+    usd_per_request: float
+
+
+def read_usage(told: Any) -> Usage | None:
+    """Return the usage that a reply's body, or the usage object of one, tells; None where it is unknown.
+
+    It is unknown unless prompt and reply both have a count: a number from 0, or its digits as text. A prompt of no tokens
+    is no count.
+    """
+    counts = _find_counts(told)
+    is_gemini = "promptTokenCount" in counts
+    is_anthropic = not is_gemini and counts.get("prompt_tokens") is None and "input_tokens_details" not in counts
+    total = _read_count(counts, _TOTAL)
+    tokens_out = _read_count(counts, _OUT)
+    reasoning = _read_count(counts, _REASONING) or 0
+    if tokens_out is None and is_gemini:
+        tokens_out = 0  # a reply that is cut while the model thinks has no candidates
+    tokens_in = _read_count(counts, _IN)
+    if not tokens_in and total is not None and tokens_out is not None:
+        tokens_in = max(0, total - tokens_out)
+    if tokens_out is None and total is not None and tokens_in:
+        tokens_out = max(0, total - tokens_in)
+    if not tokens_in or tokens_out is None:
+        return None
+
+    cached, cache_write = _read_count(counts, _CACHED) or 0, _read_count(counts, _CACHE_WRITE) or 0
+    if is_anthropic or cached + cache_write > tokens_in:
+        tokens_in += cached + cache_write
+    tokens_in += _read_count(counts, ("toolUsePromptTokenCount",)) or 0
+    if is_gemini or reasoning > tokens_out:
+        tokens_out += reasoning
+    beyond = 0 if total is None else total - tokens_in - tokens_out
+    if beyond > 0 and beyond == cached + cache_write != reasoning:
+        tokens_in += beyond
+    elif beyond > 0:
+        tokens_out += beyond
+    return Usage(tokens_in, tokens_out, cached, cache_write, reasoning, _read_usd(counts.get("cost")))
+
+
+def price_usage(usage: Usage, prices: Prices) -> float:
+    """Return the US$ that a request costs: by its tokens and the fee, or what the server says that it charged, if that is more.
+
+    The greater of both keeps a bound whichever is wrong: a gateway that pays another provider with our own key charges
+    nothing itself, and one that chooses among providers may choose a dearer one.
+    """
+    plain_in = usage.tokens_in - usage.cached - usage.cache_write
+    usd = plain_in * prices.usd_per_million_in + (usage.tokens_out - usage.reasoning) * prices.usd_per_million_out
+    usd += usage.cached * _choose(prices.usd_per_million_cached, prices.usd_per_million_in)
+    usd += usage.cache_write * _choose(prices.usd_per_million_cache_write, prices.usd_per_million_in)
+    usd += usage.reasoning * _choose(prices.usd_per_million_reasoning, prices.usd_per_million_out)
+    return max(usd / 1e6 + prices.usd_per_request, usage.cost_usd)
+
+
+def price_range(tokens_in: float, tokens_out: float, prices: Prices) -> tuple[float, float]:
+    """Return the least and the most US$ that a request with these tokens costs, whatever of them is cached or reasoning."""
+    of_in, of_out = prices.usd_per_million_in, prices.usd_per_million_out
+    each_in = [of_in] + [
+        _choose(one, of_in) for one in (prices.usd_per_million_cached, prices.usd_per_million_cache_write)
+    ]
+    each_out = [of_out, _choose(prices.usd_per_million_reasoning, of_out)]
+    least, most = (
+        (tokens_in * end(each_in) + tokens_out * end(each_out)) / 1e6 + prices.usd_per_request for end in (min, max)
+    )
+    return least, most
+
+
+def is_unanswered(body: Any) -> bool:
+    """True when a reply's body is a JSON error, or holds choices that are all errors without a text: it was not answered."""
+    if not isinstance(body, Mapping):
+        return False
+    choices = body.get("choices") or body.get("candidates")
+    if not choices:
+        return bool(body.get("error")) and not body.get("content") and not body.get("output")
+    return isinstance(choices, list) and all(_is_failed(each) for each in choices)
+
+
+def _is_failed(choice: Any) -> bool:
+    if not isinstance(choice, Mapping) or not choice.get("error"):
+        return False
+    message = choice.get("message")
+    return not choice.get("text") and not (isinstance(message, Mapping) and message.get("content"))
+
+
+def _find_counts(told: Any) -> Mapping[str, Any]:
+    for name in ("usage", "usageMetadata"):
+        if isinstance(told, Mapping) and isinstance(told.get(name), Mapping):
+            told = told[name]
+    return told if isinstance(told, Mapping) else {}
+
+
+def _read_count(counts: Mapping[str, Any], names: tuple[str, ...]) -> int | None:
+    """Return the largest count under some names, a dot between that of an object and of its own; None where there is none."""
+    found = []
+    for name in names:
+        value: Any = counts
+        for part in name.split("."):
+            value = value.get(part) if isinstance(value, Mapping) else None
+        if (number := _read_number(value)) is not None and number < _MOST_TOKENS:
+            found.append(math.ceil(number))
+    return max(found, default=None)
+
+
+def _read_number(value: Any) -> float | None:
+    """Return a number from 0, also of its digits as text; None for all else."""
+    if isinstance(value, str) and value.isascii() and value.isdecimal() and len(value) < 20:
+        return int(value)
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return value if is_number and 0 <= value < math.inf else None
+
+
+def _read_usd(value: Any) -> float:
+    usd = _read_number(value)
+    return 0.0 if usd is None or usd >= _MOST_USD else float(usd)
+
+
+def _choose(price: float | None, otherwise: float) -> float:
+    return otherwise if price is None else price

@@ -1,27 +1,100 @@
-"""Why a row is otherwise: the first difference that explains what is seen of it.
+"""Why a row differs: the first difference between two builds that explains what is seen of it.
 
-What differs is traced back: a column to the last reply that shows its change (evidence.py), a call's variable to the
+What differs is traced back: a column to the last reply that shows its change (`shows`), a call's variable to the
 earlier reply, or to the column of the source, that shows its own, until a call is reached that differs for a reason of its
-own (reasons.py). Where no reply shows a change (a score, a row that is rejected for a number) the first call that differs
+own (calls.py). Where no reply shows a change (a score, a row that is rejected for a number) the first call that differs
 for a reason of its own is the cause. Where none does, an input that no call tells of is: a list, a parameter, code; and
 where several such differ, it is one of them, and that is said.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
-from tasks.diff.core.calls import Divergence
-from tasks.diff.core.changes import Cause, ColumnChange, Fate
-from tasks.diff.core.evidence import shows
-from tasks.diff.core.locks import Locks
-from tasks.diff.core.reasons import find_own_causes, is_settled_by_input, join
+from factmill.tasks.diff.core.calls import Divergence, find_own_causes, is_settled_by_input, join
+from factmill.tasks.diff.core.changes import Cause, ColumnChange, Fate
+from factmill.tasks.diff.core.locks import Locks
+
+_WORD = re.compile(r"\w+")
+_SHORTEST = 3
+"""Characters that a text must have for standing in another to say anything."""
+_LEAST = 10
+"""Numbers below are everywhere."""
+
+
+def shows(given: tuple[Any, Any], taken: tuple[Any, Any]) -> bool:
+    """True where what is new (or gone) in `taken` stands in what is new (or gone) in `given`; both are (before, after)."""
+    gone, come = _split(given)
+    lost, won = _split(taken)
+    if _stands_in(won, come) or _stands_in(lost, gone):
+        return True
+    new_words, old_words = _list_words(won), _list_words(lost)
+    return _share_words(new_words - old_words, _list_words(come) - _list_words(gone)) or _share_words(
+        old_words - new_words, _list_words(gone) - _list_words(come)
+    )
+
+
+def _share_words(wanted: frozenset[str], found: frozenset[str]) -> bool:
+    """True where at least half of the words stand among others: a text may have been cleaned, or put in another form."""
+    return bool(wanted) and 2 * len(wanted & found) >= len(wanted)
+
+
+def _list_words(leaves: frozenset[str]) -> frozenset[str]:
+    return frozenset(word for leaf in leaves for word in _words_of(leaf))
+
+
+@lru_cache(maxsize=256)
+def _words_of(text: str) -> frozenset[str]:
+    return frozenset(word for word in _WORD.findall(text) if len(word) >= _SHORTEST)
+
+
+def holds(value: Any, parts: Iterable[Any]) -> bool:
+    """True where every text and number of these stands in a value, whole."""
+    return all(_list_leaves(part) <= _list_leaves(value) for part in parts)
+
+
+def _split(change: tuple[Any, Any]) -> tuple[frozenset[str], frozenset[str]]:
+    """Return what only the value before holds, and what only the one after does."""
+    before, after = map(_list_leaves, change)
+    return before - after, after - before
+
+
+def _stands_in(leaves: frozenset[str], others: frozenset[str]) -> bool:
+    return bool(leaves & others) or any(
+        leaf in other or (len(other) >= _SHORTEST and other in leaf)
+        for leaf in leaves
+        if len(leaf) >= _SHORTEST
+        for other in others
+    )
+
+
+def _list_leaves(value: Any) -> frozenset[str]:
+    return _of_text(value) if isinstance(value, str) else frozenset(_walk(value))
+
+
+@lru_cache(maxsize=256)
+def _of_text(text: str) -> frozenset[str]:
+    return frozenset([text]) if text else frozenset()
+
+
+def _walk(value: Any) -> Iterator[str]:
+    if isinstance(value, dict):
+        for each in value.values():
+            yield from _walk(each)
+    elif isinstance(value, list | tuple):
+        for each in value:
+            yield from _walk(each)
+    elif isinstance(value, str):
+        yield from _of_text(value)
+    elif isinstance(value, int | float) and not isinstance(value, bool) and abs(value) >= _LEAST:
+        yield f"{value:g}" if isinstance(value, float) else str(value)
+
 
 _OF_NO_CALL = ("embedder", "answers")
 """Models whose work is not recorded: sentence encoders, and models under test that are built in or told by a file."""
 _OTHER_ROWS = Cause("other rows", "", "rows are weighed together, and others of them changed")
-_LIMITS = ("limit", "limits", "categories", "candidates", "sets_a_kind", "sets", "languages", "foundations")
-"""Parameters that say how much is read, and of what."""
 UNEXPLAINED = Cause("unexplained", "", "its calls and replies are the same, and so is every input that could touch it")
 _NOT_TOLD = Cause(
     "not told",
@@ -58,6 +131,8 @@ class RowFacts:
     """False of releases, which hold none."""
     left_out: str = ""
     """Why a release was made without such rows; empty where it was not."""
+    narrowing: frozenset[str] = frozenset()
+    """Parameters that say how much is read, and of what."""
 
 
 def explain_row(facts: RowFacts, locks: Locks) -> tuple[Cause, ...]:
@@ -103,7 +178,7 @@ class _Tracer:
 
     def trace_unread(self) -> list[Cause]:
         """Return why only one build read a row: its source, what it was drawn from, or how much was to be read."""
-        limits = [each for each in self.locks.of("parameter") if each.what in _LIMITS]
+        limits = [each for each in self.locks.of("parameter") if each.what in self.facts.narrowing]
         if self.facts.source:
             return [join([self.facts.source, *limits])]
         if drawn := [own[0] for own in self.own if own]:

@@ -3,10 +3,17 @@
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
-from tasks.diff.core.changes import KINDS, MEANINGS, ColumnChange, Diff, RowChange, count_unexplained
-from tasks.diff.core.texts import tell_line, tell_pair
-from tasks.text.markdown import escape_markdown
-from tasks.text.whole import clean
+from factmill.tasks.diff.core.changes import (
+    KINDS,
+    MEANINGS,
+    ColumnChange,
+    Diff,
+    RowChange,
+    count_unexplained,
+    tell_line,
+    tell_pair,
+)
+from factmill.tasks.text.whole import clean, escape_markdown
 
 _EXAMPLES = 3
 """Rows told of each cause."""

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tasks.diff.core.changes import Cause, CauseKind, InputChange
+from factmill.tasks.diff.core.changes import Cause, CauseKind, InputChange
 
 _OF_EPOCH = ("epoch", "views_from", "views_to")
 _MODELS_OF_PARAMS = ("embedder", "translator", "perplexity")
@@ -13,6 +13,8 @@ _UNITS, _FILES = "units", "files"
 _TOLD_ELSEWHERE = ("params", "reviewing", _UNITS, *_OF_EPOCH, *_MODELS_OF_PARAMS)
 _ASSETS: Mapping[str, CauseKind] = {"prompts": "prompt", "lists": "list", "queries": "query", "scripted": "reply"}
 _EMBEDDED = "embedded-"
+_MOST_CODE = 3
+"""So many changes of code are named each in a cause."""
 Lock = Mapping[str, Any]
 
 
@@ -25,8 +27,14 @@ class Locks:
     changes: tuple[InputChange, ...]
 
     def of(self, *kinds: CauseKind) -> list[Cause]:
-        """Return the differences of these kinds."""
-        return [each.cause for each in self.changes if each.cause.kind in kinds]
+        """Return the differences of these kinds; many of code as one."""
+        found = [each.cause for each in self.changes if each.cause.kind in kinds]
+        code = [each for each in found if each.kind == "code"]
+        if len(code) <= _MOST_CODE:
+            return found
+        named = ", ".join(each.what for each in code[:_MOST_CODE])
+        summary = Cause("code", f"{len(code)} definitions and versions", f"{named}, …")
+        return [each for each in found if each.kind != "code"] + [summary]
 
     def find(self, kind: CauseKind, what: str) -> Cause | None:
         """Return a difference by kind and name."""
@@ -77,8 +85,24 @@ def _list_changes(before: Lock, after: Lock) -> Iterator[InputChange]:
         yield from _compare(kind, before.get(part) or {}, after.get(part) or {}, "edited")
     yield from _list_models(before, after)
     yield from _list_params(before["params"], after["params"], before["world"]["epoch"] != after["world"]["epoch"])
-    if before["code"] != after["code"]:
-        yield _change("code", "steps", before["code"], after["code"])
+    yield from _list_code(before["code"], after["code"])
+
+
+def _list_code(before: str | Mapping[str, Any], after: str | Mapping[str, Any]) -> Iterator[InputChange]:
+    """Yield the definitions, rooms and libraries that differ; a lock that holds one digest of all code names none."""
+    if isinstance(before, str) or isinstance(after, str):
+        if before != after:
+            yield _change(
+                "code", "steps", *(each if isinstance(each, str) else "by definition" for each in (before, after))
+            )
+        return
+    for module in sorted(before["definitions"].keys() | after["definitions"].keys()):
+        old, new = (each["definitions"].get(module, {}) for each in (before, after))
+        for name, *digests in _differing(old, new):
+            yield _change("code", f"{module}:{name}", *digests)
+    for part in ("rooms", "libraries"):
+        for name, *versions in _differing(before[part], after[part]):
+            yield _change("code", name, *versions)
 
 
 def _list_services(before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[InputChange]:

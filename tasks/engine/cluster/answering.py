@@ -5,10 +5,10 @@ Only workers that hold the very thing and answer with the very code are sent any
 
 from typing import Any
 
-from tasks.engine.cluster.offers import Holding
-from tasks.engine.cluster.wanted import Kind, Wanted, name_code
-from tasks.errors import FactmillError
-from tasks.progress import say
+from factmill.tasks.engine.cluster.offers import Holding
+from factmill.tasks.engine.cluster.wire import Kind, Wanted, name_code
+from factmill.tasks.errors import FactmillError
+from factmill.tasks.progress import say
 
 _held: list[Holding] = []
 """What this process holds: one, once it is a worker."""

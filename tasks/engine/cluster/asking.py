@@ -14,11 +14,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tasks.compute import Compute
-from tasks.engine.cluster.library import import_distributed, secure
-from tasks.engine.cluster.wanted import Held, Wanted, name_code, name_resource, read_resource
-from tasks.errors import ServiceUnreachable
-from tasks.progress import say
+from factmill.tasks.compute import Compute
+from factmill.tasks.engine.cluster.wire import (
+    Held,
+    Wanted,
+    import_distributed,
+    name_code,
+    name_resource,
+    read_resource,
+    secure,
+)
+from factmill.tasks.errors import ServiceUnreachable
+from factmill.tasks.progress import say
 
 _GROUPS_A_WORKER = 3
 """Under way at once: one that is answered and some that wait at the worker."""
@@ -326,7 +333,7 @@ def _leave_numbers_out(identity: str) -> str:
 
 def _import_question() -> Callable[..., object]:
     # what a worker runs imports all models; the driver needs it only where it has something to ask
-    from tasks.engine.cluster.answering import Question
+    from factmill.tasks.engine.cluster.answering import Question
 
     return Question
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from tasks.core.calls.call import Call, Reply, Service
-from tasks.core.service_settings import ComputeType
-from tasks.engine.cluster.wanted import Wanted
-from tasks.engine.cluster.wire import (
+from factmill.tasks.core.calls.call import Call, Reply, Service
+from factmill.tasks.core.service_settings import ComputeType
+from factmill.tasks.engine.cluster.wire import (
+    Wanted,
     read_array,
     read_calls,
     read_literals,
@@ -20,15 +20,15 @@ from tasks.engine.cluster.wire import (
     write_found,
     write_reply,
 )
-from tasks.files import absolute_path
-from tasks.graph.lookup import Graph
-from tasks.graph.manifest import graph_path, read_manifest
-from tasks.models import perplexity, translate
-from tasks.models.cross_encoder import CrossEncoder
-from tasks.models.devices import Device, choose_compute_type, name_device
-from tasks.models.embed import SentenceEncoder
-from tasks.models.model_folder import ModelManifest, check_model, read_model
-from tasks.models.services import serve_perplexity, serve_translator
+from factmill.tasks.files import absolute_path
+from factmill.tasks.graph.folders import graph_path, read_manifest
+from factmill.tasks.graph.lookup import Graph
+from factmill.tasks.models import perplexity, translate
+from factmill.tasks.models.cross_encoder import CrossEncoder
+from factmill.tasks.models.devices import Device, choose_compute_type, name_device
+from factmill.tasks.models.embed import SentenceEncoder
+from factmill.tasks.models.model_folder import ModelManifest, check_model, read_model
+from factmill.tasks.models.services import serve_perplexity, serve_translator
 
 Answer = Callable[[str, Any], Any]
 """Operation and what is asked, as wire.py writes it → the answer, written so too."""

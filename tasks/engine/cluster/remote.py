@@ -9,13 +9,14 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tasks.core.calls.call import Call, Deliver
-from tasks.core.fingerprints import canonical_json
-from tasks.core.paths import ITEM_PATHS, LITERAL_PATHS, PAIRS, FoundPaths, PathOptions
-from tasks.engine.cluster.asking import Cluster, Group, WrongAnswer, check_count
-from tasks.engine.cluster.groups import cut_groups, cut_ranges
-from tasks.engine.cluster.wanted import Wanted
-from tasks.engine.cluster.wire import (
+from factmill.tasks.core.calls.call import Call, Deliver
+from factmill.tasks.core.fingerprints import canonical_json
+from factmill.tasks.core.paths import ITEM_PATHS, LITERAL_PATHS, PAIRS, FoundPaths, PathOptions
+from factmill.tasks.engine.cluster.asking import Cluster, Group, WrongAnswer, check_count
+from factmill.tasks.engine.cluster.wire import (
+    Wanted,
+    cut_groups,
+    cut_ranges,
     read_array,
     read_found,
     read_reply,
@@ -24,10 +25,10 @@ from tasks.engine.cluster.wire import (
     write_literals,
     write_options,
 )
-from tasks.models.cross_encoder import CrossEncoderSettings
-from tasks.models.embed import EncoderSettings
-from tasks.models.model_folder import read_model, read_settings
-from tasks.text.values.literals import Date, Number
+from factmill.tasks.models.cross_encoder import CrossEncoderSettings
+from factmill.tasks.models.embed import EncoderSettings
+from factmill.tasks.models.model_folder import read_model, read_settings
+from factmill.tasks.text.values.literals import Date, Number
 
 Ints = npt.NDArray[np.int64]
 

@@ -11,19 +11,18 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from tasks.compute import check_files, require_files
-from tasks.core.addresses import check_scheduler
-from tasks.engine.cluster.answering import hold
-from tasks.engine.cluster.library import import_distributed, make_security
-from tasks.engine.cluster.offers import Holding, Offer, offer_graph, offer_model
-from tasks.engine.cluster.wanted import Held, name_code, name_resource
-from tasks.errors import FactmillError, ServiceUnreachable, UsageError
-from tasks.graph.manifest import list_names
-from tasks.models import perplexity, translate
-from tasks.models.devices import Device, choose_device
-from tasks.models.embed import PACKAGED, choose_embedder, find_embedder
-from tasks.models.model_folder import list_models, model_path, models_folder
-from tasks.settings import graphs_folder
+from factmill.tasks.compute import check_files, require_files
+from factmill.tasks.core.service_settings import check_scheduler
+from factmill.tasks.engine.cluster.answering import hold
+from factmill.tasks.engine.cluster.offers import Holding, Offer, offer_graph, offer_model
+from factmill.tasks.engine.cluster.wire import Held, import_distributed, make_security, name_code, name_resource
+from factmill.tasks.errors import FactmillError, ServiceUnreachable, UsageError
+from factmill.tasks.graph.folders import list_names
+from factmill.tasks.models import perplexity, translate
+from factmill.tasks.models.devices import Device, choose_device
+from factmill.tasks.models.embed import PACKAGED, choose_embedder, find_embedder
+from factmill.tasks.models.model_folder import list_models, model_path, models_folder
+from factmill.tasks.settings import graphs_folder
 
 Tell = Callable[[str], object]
 

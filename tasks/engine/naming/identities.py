@@ -10,17 +10,17 @@ from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 
-from tasks.core.calls.perplexity import name_scorer
-from tasks.core.service_settings import EMBEDDED, Model
-from tasks.errors import SettingsError, UsageError
-from tasks.settings import World, graphs_folder
-from tasks.text.ages import read_age
+from factmill.tasks.core.calls.local_models import name_scorer
+from factmill.tasks.core.service_settings import EMBEDDED, Model
+from factmill.tasks.errors import SettingsError, UsageError
+from factmill.tasks.settings import World, graphs_folder
+from factmill.tasks.text.ages import read_age
 
 
 @cache
 def world_identity() -> str:
     """Return the identity of the embedded world: named by the content of its files."""
-    from tasks.world.data import digest_world
+    from factmill.tasks.world.data import digest_world
 
     return f"embedded-{digest_world()[:16]}"
 
@@ -29,7 +29,7 @@ def wikidata_identity(world: World, home: Path) -> str:
     """Return the identity of a world's Wikidata; SettingsError when it names none."""
     world.require("wikidata")
     if world.wikidata.engine == "graph":
-        from tasks.graph.lookup import open_graph
+        from factmill.tasks.graph.lookup import open_graph
 
         with open_graph(world.wikidata.graph, graphs_folder(home)) as graph:
             return graph.identity
@@ -39,7 +39,7 @@ def wikidata_identity(world: World, home: Path) -> str:
 def check_graph_languages(world: World, home: Path, languages: Sequence[str]) -> None:
     """Raise UsageError when a world's Wikidata is a local graph without labels in some of these languages."""
     if world.wikidata.engine == "graph":
-        from tasks.graph.lookup import open_graph
+        from factmill.tasks.graph.lookup import open_graph
 
         with open_graph(world.wikidata.graph, graphs_folder(home)) as graph:
             if problem := next(filter(None, map(graph.find_language_problem, languages)), None):
@@ -50,7 +50,7 @@ def check_graph_languages(world: World, home: Path, languages: Sequence[str]) ->
 
 def embedder_name(world: World, home: Path) -> str:
     """Return the name of a world's sentence encoder: the one it names, or the paper's where it is at hand."""
-    from tasks.models.embed import choose_embedder
+    from factmill.tasks.models.embed import choose_embedder
 
     settings = world.models.get("embedder")
     return settings.name if settings else choose_embedder(home)
@@ -58,7 +58,7 @@ def embedder_name(world: World, home: Path) -> str:
 
 def embedder_identity(world: World, home: Path) -> dict[str, str]:
     """Return name and digest of a world's sentence encoder."""
-    from tasks.models.embed import identify_embedder
+    from factmill.tasks.models.embed import identify_embedder
 
     name = embedder_name(world, home)
     return {"name": name, "digest": identify_embedder(name, home)}
@@ -71,8 +71,7 @@ def has_translator(world: World) -> bool:
 
 def translator_model(world: World) -> Model:
     """Return the settings of a world's translator; SettingsError when it has none."""
-    settings = world.models.get("translator")
-    if settings:
+    if settings := world.models.get("translator"):
         return settings
     raise SettingsError(
         f'the world {world.name} names no translator; add [models.translator] with kind = "local" and the name of a model '
@@ -82,7 +81,7 @@ def translator_model(world: World) -> Model:
 
 def translator_identity(world: World, home: Path) -> str:
     """Return the identity of a world's translator."""
-    from tasks.models.translate import identify_translator
+    from factmill.tasks.models.translate import identify_translator
 
     settings = translator_model(world)
     return identify_translator(settings.name, home, world.compute.device, settings.compute_type)
@@ -90,8 +89,7 @@ def translator_identity(world: World, home: Path) -> str:
 
 def perplexity_model(world: World) -> Model:
     """Return the settings of a world's language model that weighs texts; SettingsError when it names none."""
-    settings = world.models.get("perplexity")
-    if settings:
+    if settings := world.models.get("perplexity"):
         return settings
     raise SettingsError(
         f"the world {world.name} names no language model that weighs texts; add [models.perplexity] to its file: kind = "
@@ -102,7 +100,7 @@ def perplexity_model(world: World) -> Model:
 
 def perplexity_identity(world: World, home: Path) -> str:
     """Return the identity of a world's language model that weighs texts."""
-    from tasks.models.perplexity import identify_perplexity
+    from factmill.tasks.models.perplexity import identify_perplexity
 
     settings = perplexity_model(world)
     if settings.kind == "openai":
@@ -112,21 +110,14 @@ def perplexity_identity(world: World, home: Path) -> str:
 
 def service_identities(world: World, home: Path) -> dict[str, str]:
     """Return the identity of each service that a world names, by which a lock knows it."""
-    others = {
-        name: identify_service(name, url) for name, url in service_urls(world).items() if name != "wikidata" and url
-    }
-    return {**({"wikidata": wikidata_identity(world, home)} if world.has("wikidata") else {}), **others}
+    urls = {name: url for name, url in service_urls(world).items() if name != "wikidata" and url}
+    wikidata = {"wikidata": wikidata_identity(world, home)} if world.has("wikidata") else {}
+    return wikidata | {name: identify_service(name, url) for name, url in urls.items()}
 
 
 def service_urls(world: World) -> dict[str, str]:
     """Return the URL of each service of a world."""
-    return {
-        "wikidata": world.wikidata.url,
-        "wikipedia": world.wikipedia.url,
-        "pageviews": world.pageviews.url,
-        "falcon": world.falcon.url,
-        "dbpedia": world.dbpedia.url,
-    }
+    return {name: getattr(world, name).url for name in ("wikidata", "wikipedia", "pageviews", "falcon", "dbpedia")}
 
 
 def identify_service(name: str, url: str) -> str:

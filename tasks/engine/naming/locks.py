@@ -5,14 +5,13 @@ from importlib.metadata import PackageNotFoundError, version
 from textwrap import shorten
 from typing import Any
 
-from tasks.assets import asset_digest, load_prompt
-from tasks.core.fingerprints import digest_json
-from tasks.engine.benchmark import Assets, Benchmark, Inputs, Locked
-from tasks.engine.naming.identities import service_identities
-from tasks.engine.naming.import_closure import digest_closure
-from tasks.engine.naming.own_code import read_code
-from tasks.options import RunOptions
-from tasks.settings import home, load_world
+from factmill.tasks.assets import asset_digest, load_prompt
+from factmill.tasks.core.fingerprints import digest_json
+from factmill.tasks.engine.benchmark import Assets, Benchmark, Inputs, Locked
+from factmill.tasks.engine.naming.identities import service_identities
+from factmill.tasks.engine.naming.rooms import describe_code
+from factmill.tasks.options import RunOptions
+from factmill.tasks.settings import home, load_world
 
 
 def make_lock(benchmark: Benchmark, inputs: Locked[Inputs], run: RunOptions) -> dict[str, Any]:
@@ -22,26 +21,23 @@ def make_lock(benchmark: Benchmark, inputs: Locked[Inputs], run: RunOptions) -> 
     roles = benchmark.roles(inputs.inputs.params)
     models = {role: model for role, model in sorted(world.models.items()) if role in roles}
     files = {unit: [[file.name, file.sha256] for file in found] for unit, found in inputs.files.items()}
+    scripted = None
+    if any(model.kind == "scripted" for model in models.values()):
+        from factmill.tasks.world.replies import digest_replies
+
+        scripted = {prompt: digest_replies(prompt) for prompt in benchmark.assets.prompts}
     return {
         "benchmark": benchmark.name,
-        "code": code_digest(benchmark.recipe.partition(":")[0]),
-        "version": package_version(),
+        "code": describe_code(benchmark.recipe),
         "world": {"name": world.name, "digest": world.digest(roles), "epoch": world.epoch_day().isoformat()},
         "services": service_identities(world, home()),
         "models": {role: model.name for role, model in models.items()},
-        "author": inputs.author or models["author"].name,
-        "scripted": _digest_replies(benchmark) if any(model.kind == "scripted" for model in models.values()) else None,
+        "author": inputs.author or (models["author"].name if "author" in models else ""),
+        "scripted": scripted,
         "sources": {"files": files, "wikidata": inputs.wikidata},
         **digest_assets(benchmark.assets),
         "params": inputs.inputs.as_locked(),
     }
-
-
-def _digest_replies(benchmark: Benchmark) -> dict[str, str]:
-    """Return prompt → digest of the scripted replies to it, for all prompts of a benchmark."""
-    from tasks.world.replies import digest_replies
-
-    return {prompt: digest_replies(prompt) for prompt in benchmark.assets.prompts}
 
 
 def describe_lock(lock: Mapping[str, Any]) -> str:
@@ -50,11 +46,13 @@ def describe_lock(lock: Mapping[str, Any]) -> str:
     files = [name for found in sources["files"].values() for name, _ in found]
     read = [shorten(", ".join(files), 300, placeholder=" …")] if files else []
     read += [f"facts of {sources['wikidata']}"] if sources["wikidata"] else []
+    author = f", author {lock['author']}" if lock["author"] else ""
     params = {name: value for name, value in lock["params"]["params"].items() if value not in (None, [], ())}
     return "\n".join(
         [
-            f"building {lock['benchmark']} in world {world['name']} ({world['digest'][:12]}), epoch {world['epoch']}, "
-            f"author {lock['author']}; factmill {lock['version']}, code {lock['code']}, lock {digest_json(lock)[:12]}",
+            f"building {lock['benchmark']} in world {world['name']} ({world['digest'][:12]}), epoch {world['epoch']}"
+            f"{author}; factmill {package_version()}, code {digest_json(lock['code'])[:12]}, "
+            f"lock {digest_json(lock)[:12]}",
             f"source: {'; '.join(read) or 'asked of the services'}",
             f"parameters: {', '.join(f'{name} {value}' for name, value in params.items())}",
         ]
@@ -73,6 +71,7 @@ def digest_assets(assets: Assets) -> dict[str, dict[str, str]]:
 def describe_origin(inputs: Locked[Inputs], run: RunOptions) -> dict[str, Any]:
     """Return where the inputs were found, JSON-able: kept with the build, no part of its lock."""
     return {
+        "version": package_version(),
         "flow": inputs.inputs.params.model_dump(mode="json"),
         "world": run.absolute_world(),
         "graph": run.graph,
@@ -81,16 +80,6 @@ def describe_origin(inputs: Locked[Inputs], run: RunOptions) -> dict[str, Any]:
             for unit, found in inputs.files.items()
         },
     }
-
-
-def code_digest(recipe: str) -> str:
-    """Return the digest of the code that makes a benchmark's rows: its recipe's module and what that imports, in turn.
-
-    The command and what it prints are imported by no recipe. Migrations do not count: they apply to the rows of all
-    builds alike, those made before among them, so no lock can tell them apart.
-    """
-    packages = dict.fromkeys(["flows", "tasks", recipe.partition(".")[0]])
-    return digest_closure([recipe], read_code(tuple(packages)))[:16]
 
 
 def package_version() -> str:

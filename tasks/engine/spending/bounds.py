@@ -5,18 +5,24 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from tasks import progress
-from tasks.clients.sending.budget import Budget, spent_by_process
-from tasks.core.fingerprints import digest_json
-from tasks.core.service_settings import CHAT_KINDS, PRICES
-from tasks.core.spending.bounds import Bounds, count, describe_bounds, describe_spent, lower_bounds
-from tasks.core.spending.usage import price_range
-from tasks.engine.runs import Run
-from tasks.errors import BudgetReached, SettingsError
-from tasks.options import RunOptions
-from tasks.settings import World
-from tasks.storage.forecasts import count_untold_calls, find_forecast, sum_up_calls
-from tasks.storage.warehouse import Connection, open_warehouse
+from factmill.tasks import progress
+from factmill.tasks.clients.sending.budget import Budget, spent_by_process
+from factmill.tasks.core.fingerprints import digest_json
+from factmill.tasks.core.service_settings import CHAT_KINDS, PRICES
+from factmill.tasks.core.spending.bounds import (
+    Bounds,
+    count,
+    describe_bounds,
+    describe_spent,
+    lower_bounds,
+    price_range,
+)
+from factmill.tasks.engine.runs import Run
+from factmill.tasks.errors import BudgetReached, SettingsError
+from factmill.tasks.options import RunOptions
+from factmill.tasks.settings import World
+from factmill.tasks.storage.builds import count_untold_calls, find_forecast, sum_up_calls
+from factmill.tasks.storage.warehouse import Connection, open_warehouse
 
 
 def check_prices(world: World, roles: Collection[str]) -> None:
@@ -66,24 +72,16 @@ def tell_reached(run: Run, stages: Sequence[Mapping[str, Any]], reached: BudgetR
     with open_warehouse(Path(run.options["warehouse"])) as db:
         forecast = find_forecast(db, digest_json(run.lock))
     if forecast:
-        told.append(_tell_left(forecast, run))
-    again = (
-        "the command goes on from here with a higher bound"
-        if budget.is_too_low
-        else "the same command goes on from here"
-    )
-    told.append(f"what was answered is recorded and never asked again: {again}")
+        # what is recorded for this build, and what this run has sent, is taken off
+        usd = forecast["total"]["usd"]
+        left = max(0.0, usd - forecast["recorded"]["usd"] - budget.spent.paid_usd)
+        told.append(
+            f"the forecast of {forecast['made_at'][:10]} is US$ {usd:.4f} in all, so that some US$ {left:.4f} are left, "
+            "less what other runs have paid meanwhile"
+        )
+    how = ("the command", " with a higher bound") if budget.is_too_low else ("the same command", "")
+    told.append(f"what was answered is recorded and never asked again: {how[0]} goes on from here{how[1]}")
     return BudgetReached(reached.bound, "; ".join(told))
-
-
-def _tell_left(forecast: Mapping[str, Any], run: Run) -> str:
-    """Return what is left of a forecast: of that which is recorded for this build, and what this run has sent, is taken off."""
-    spent, total = run.services.budget.spent, forecast["total"]
-    usd = max(0.0, total["usd"] - forecast["recorded"]["usd"] - spent.paid_usd)
-    return (
-        f"the forecast of {forecast['made_at'][:10]} is US$ {total['usd']:.4f} in all, so that some US$ {usd:.4f} are left, "
-        "less what other runs have paid meanwhile"
-    )
 
 
 def compare(db: Connection, lock: Mapping[str, Any], run_id: str) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Forecasts of builds: what their rows have asked so far, priced as the world prices it (core/spending/forecasting.py)."""
+"""Forecasts of builds: what their rows have asked so far, priced as the world prices it."""
 
 import json
 import math
@@ -8,19 +8,17 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
-from tasks.assets import load_prompt
-from tasks.core.addresses import is_query_service, is_wikimedia_api
-from tasks.core.prompts import Ask
-from tasks.core.receipts import DRAWING
-from tasks.core.service_settings import CHAT_KINDS, Limits, Model
-from tasks.core.spending.bounds import count
-from tasks.core.spending.forecasting import Forecast, StageSeen, Use, make_forecast, round_numbers
-from tasks.core.spending.usage import price_range
-from tasks.engine.batches import choose_size
-from tasks.engine.naming.identities import identify_service, service_urls
-from tasks.errors import UsageError
-from tasks.settings import World
-from tasks.storage.forecasts import Asked
+from factmill.tasks.assets import load_prompt
+from factmill.tasks.core.prompts import Ask
+from factmill.tasks.core.receipts import DRAWING
+from factmill.tasks.core.service_settings import CHAT_KINDS, Limits, Model, is_query_service, is_wikimedia_api
+from factmill.tasks.core.spending.bounds import count, price_range
+from factmill.tasks.core.spending.forecasting import Forecast, StageSeen, Use, make_forecast, round_numbers
+from factmill.tasks.engine.batches import choose_size
+from factmill.tasks.engine.naming.identities import identify_service, service_urls
+from factmill.tasks.errors import UsageError
+from factmill.tasks.settings import World
+from factmill.tasks.storage.builds import Asked
 
 CHARACTERS_A_TOKEN = 4
 """Of English, about: what a token is taken for where no server has told usage."""
@@ -48,8 +46,7 @@ class Basis:
 
 def count_prompt(parts: Mapping[str, Any]) -> int:
     """Return the characters of a chat's messages, rendered of what is recorded of it."""
-    asked = Ask(load_prompt(parts["prompt"]), parts["variables"]).messages()
-    return sum(len(each["content"]) for each in asked)
+    return sum(len(each["content"]) for each in Ask(load_prompt(parts["prompt"]), parts["variables"]).messages())
 
 
 def forecast_build(world: World, basis: Basis, batch_size: int) -> tuple[Forecast, dict[str, float], list[str]]:
@@ -130,7 +127,8 @@ def _price_uses(world: World, basis: Basis) -> tuple[list[Use], list[str]]:
             usd = _price_call(model, tokens_in, tokens_out, usd, times)
         if model is not None and not model.has_price:
             unpriced.add(model.name)
-        requests = _count_requests(call, sent, model)
+        # by what went out for those of its stage, else one, or one a sample
+        requests = sent.get((call["stage"], call["service"], call["operation"]), float(times))
         told = (call["stage"], call["row"], call["key"], call["service"], call["operation"], call["model"])
         uses.append(Use(*told, requests, tokens_in, tokens_out, usd, call["latency_s"]))
     notes = []
@@ -190,14 +188,6 @@ def _share_requests(basis: Basis) -> dict[tuple[str, str, str], float]:
         / len(calls)
         for (stage, service, operation), calls in sent.items()
     }
-
-
-def _count_requests(call: Mapping[str, Any], sent: Mapping[tuple[str, str, str], float], model: Model | None) -> float:
-    """Return the requests of a call: by what went out for those of its stage, else one, or one a sample."""
-    went_out = sent.get((call["stage"], call["service"], call["operation"]))
-    if went_out is not None:
-        return went_out
-    return float(call["samples"]) if model is not None and not model.choices else 1.0
 
 
 def _find_model(world: World, basis: Basis, call: Mapping[str, Any]) -> Model | None:

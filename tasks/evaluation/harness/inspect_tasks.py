@@ -29,15 +29,14 @@ from inspect_ai.solver import TaskState
 from inspect_ai.tool import ToolInfo, ToolParams
 from inspect_ai.util import collect
 
-from tasks.core.calls.chat import ToolCall
-from tasks.core.evaluation.given import Given
-from tasks.core.evaluation.rows import Answer, Asked
-from tasks.core.prompts import Ask
-from tasks.core.replies import Unreadable, hear
-from tasks.core.rows import arrow_table, rows_from_arrow
-from tasks.evaluation.answering import read_given
-from tasks.evaluation.judging import Judged, Judging
-from tasks.evaluation.offline import Session
+from factmill.tasks.core.calls.chat import ToolCall
+from factmill.tasks.core.evaluation.answers import Given
+from factmill.tasks.core.evaluation.rows import Answer, Asked
+from factmill.tasks.core.prompts import Ask
+from factmill.tasks.core.replies import Unreadable, hear
+from factmill.tasks.core.rows import arrow_table, rows_from_arrow
+from factmill.tasks.evaluation.answering import Judged, Judging, read_given
+from factmill.tasks.evaluation.offline import Session
 
 ANSWER = "factmill_answer"
 """Under which a sample's store has the row of the answer."""

@@ -13,13 +13,13 @@ from typing import Any
 
 import yaml
 
-from tasks.assets import asset_path
-from tasks.core.evaluation.given import Given
-from tasks.core.evaluation.rows import Asked
-from tasks.core.prompts import Ask
-from tasks.core.rows import rows_from_arrow
-from tasks.errors import OutputError
-from tasks.evaluation.offline import Session
+from factmill.tasks.assets import asset_path
+from factmill.tasks.core.evaluation.answers import Given
+from factmill.tasks.core.evaluation.rows import Asked
+from factmill.tasks.core.prompts import Ask
+from factmill.tasks.core.rows import rows_from_arrow
+from factmill.tasks.errors import OutputError
+from factmill.tasks.evaluation.offline import Session
 
 _METRIC = Template("""
 

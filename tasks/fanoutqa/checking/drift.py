@@ -7,20 +7,20 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from tasks.core.receipts import Batch
-from tasks.core.rows import rows_from_arrow
-from tasks.engine.batches import Work
-from tasks.engine.runs import Run
-from tasks.engine.services import Services
-from tasks.errors import UsageError
-from tasks.fanoutqa.core.drift import Drift, compare_findings, share_lost
-from tasks.fanoutqa.core.rows import Reference
-from tasks.lookups.evidence import PinnedArticle, Unpinned, know_article, load_article_texts, pin_articles
-from tasks.progress import say
-from tasks.storage.builds import BuildRecord, published_names, published_table
-from tasks.storage.recording.recorder import Recorder
-from tasks.storage.warehouse import open_warehouse
-from tasks.text.values.answers import Finding, find_answer
+from factmill.tasks.core.receipts import Batch
+from factmill.tasks.core.rows import rows_from_arrow
+from factmill.tasks.engine.batches import Work
+from factmill.tasks.engine.runs import Run
+from factmill.tasks.engine.services import Services
+from factmill.tasks.errors import UsageError
+from factmill.tasks.fanoutqa.core.drift import Drift, compare_findings, share_lost
+from factmill.tasks.fanoutqa.core.rows import Reference
+from factmill.tasks.lookups.evidence import PinnedArticle, Unpinned, know_article, load_article_texts, pin_articles
+from factmill.tasks.progress import say
+from factmill.tasks.storage.builds import BuildRecord, published_names, published_table
+from factmill.tasks.storage.recording.recorder import Recorder
+from factmill.tasks.storage.warehouse import open_warehouse
+from factmill.tasks.text.values.answers import Finding, find_answer
 
 TABLE, QUESTIONS = "fanoutqa_references", "fanoutqa"
 BATCH = 100
@@ -56,8 +56,7 @@ def measure_drift(
         before += known
         after += found
         recorder.merge()
-        sent = sum(answers.sent for answers in work.answers)
-        say(f"drift: {len(after):,} of {len(references):,} references, {sent:,} calls sent")
+        say(f"drift: {len(after):,} of {len(references):,} references, {work.calls_sent:,} calls sent")
     return compare_findings(before, after)
 
 

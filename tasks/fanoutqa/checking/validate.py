@@ -8,20 +8,20 @@ from typing import Any
 
 import numpy as np
 
-from tasks import progress
-from tasks.core.vectors.duplicates import find_duplicates
-from tasks.engine.naming.identities import embedder_name
-from tasks.errors import SourceError
-from tasks.fanoutqa.core.flags import FLAGS, find_structure_flags
-from tasks.fanoutqa.core.forms.released import UnresolvedReference, list_unresolved
-from tasks.fanoutqa.core.forms.shared import Violation, describe_value, is_empty
-from tasks.fanoutqa.core.questions import FanOutQuestion, list_leaves, list_sub_questions
-from tasks.fanoutqa.core.rows import Flag
-from tasks.fanoutqa.review import SAME_FROM
-from tasks.fanoutqa.sources.files import FORM, examine_question
-from tasks.settings import home, load_world
-from tasks.storage.source_files import iterate_json, name_source
-from tasks.text.values.answers import Answer
+from factmill.tasks import progress
+from factmill.tasks.core.nearest import find_duplicates
+from factmill.tasks.engine.naming.identities import embedder_name
+from factmill.tasks.errors import SourceError
+from factmill.tasks.fanoutqa.core.flags import FLAGS, find_structure_flags
+from factmill.tasks.fanoutqa.core.forms.released import UnresolvedReference, list_unresolved
+from factmill.tasks.fanoutqa.core.forms.shared import Violation, describe_value, is_empty
+from factmill.tasks.fanoutqa.core.questions import FanOutQuestion, list_leaves, list_sub_questions
+from factmill.tasks.fanoutqa.core.rows import Flag
+from factmill.tasks.fanoutqa.review import SAME_FROM
+from factmill.tasks.fanoutqa.sources.files import FORM, examine_question
+from factmill.tasks.settings import home, load_world
+from factmill.tasks.storage.source_files import iterate_json, name_source
+from factmill.tasks.text.values.answers import Answer
 
 _LONGEST_WORDING = 100
 
@@ -130,7 +130,7 @@ def validate_file(file: Path, least_articles: int) -> FileReport:
 
 def compare_wordings(reports: Sequence[FileReport], world: str) -> SimilarQuestions:
     """Return the pairs of valid questions whose wordings say the same, by the world's sentence encoder."""
-    from tasks.models.embed import share_embedder
+    from factmill.tasks.models.embed import share_embedder
 
     progress.show()
     placed = [(report.file, each) for report in reports for each in report.valid]

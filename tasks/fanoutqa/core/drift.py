@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
-from tasks.fanoutqa.core.rows import Reference
+from factmill.tasks.fanoutqa.core.rows import Reference
 
 Kind = Literal[
     "no_longer_found",

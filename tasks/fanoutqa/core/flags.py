@@ -1,4 +1,4 @@
-"""What is odd about a fan-out question by its tree alone (FanOutQA, Appendix B): heuristics that need no network.
+"""What is odd about a fan-out question by its tree or by one article, and which questions lie on the same side of dev and test (§3.1, Appendix B).
 
 The paper flags two signs of a poor question: the top-level answer is not composed of the sub-answers, and two
 sub-questions rest on one article. Five articles are the least that a question needs (§3.1). A flag asks a person to look,
@@ -11,20 +11,49 @@ so what can be composed in a simple way is let pass:
 - A number that a dict gives for a name must be that of a sub-question which names it, where one says a number: two
   values that changed places are seen.
 - Yes and no, and prose, pass: whether they follow cannot be told by looking for them.
+
+Of the thirty articles near a question hardly one holds its answers, and reading an article's words, dates and numbers
+takes much longer than looking for some letters in it. So names are looked for first: an answer of words alone whose
+longest word begins with letters that stand nowhere in a text is not said by it, whatever else there is.
+
+The dev part shows its answers, so the test part must not ask about the same articles. Questions are twins when they share
+at least half of the articles of the smaller one, since a test question about five of the ten countries of a dev question
+is answered there too. A question lies on the side of the nearest twin before it (of equals, the first);
+one without a twin before it on the side that the digest of one of its articles gives: of them all the one whose digest is
+least, which questions about nearly the same articles have in common more often than not.
+
+So a question's side follows from its own articles and those of the twins before it. What comes behind it moves nothing,
+nor does what is dropped in review, which keeps its place here; what comes before it moves it only where it is a twin, and
+then to that twin. Without an order no rule can do better: two twins that lay apart while each stood alone cannot come
+together unless one moves. A question between two groups that lie apart joins the nearer one.
 """
 
+import hashlib
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import combinations
 from types import MappingProxyType
+from typing import Literal
 
-from tasks.fanoutqa.core.questions import LEAST_ARTICLES, FanOutQuestion, SubQuestion, list_leaves, list_sub_questions
-from tasks.fanoutqa.core.rows import Flag
-from tasks.text.values.amounts import read_amounts
-from tasks.text.values.answers import Answer, KnownText, find_answer, list_primitives, read_known_text, write_number
-from tasks.text.values.literals import Date
-from tasks.text.values.words import Count
+from factmill.tasks.fanoutqa.core.questions import (
+    LEAST_ARTICLES,
+    FanOutQuestion,
+    SubQuestion,
+    list_leaves,
+    list_sub_questions,
+)
+from factmill.tasks.fanoutqa.core.rows import Flag
+from factmill.tasks.text.values.answers import (
+    Answer,
+    KnownText,
+    find_answer,
+    list_primitives,
+    read_known_text,
+    write_number,
+)
+from factmill.tasks.text.values.literals import Date
+from factmill.tasks.text.values.words import Count, read_amounts
 
 FLAGS: Mapping[str, str] = MappingProxyType(
     {
@@ -243,3 +272,70 @@ def _find_few_articles(question: FanOutQuestion) -> Iterator[Flag]:
 def _first_large(title: str) -> str:
     """Return a title as MediaWiki files it: its first letter is large."""
     return title[:1].upper() + title[1:]
+
+
+_BRACKETS = re.compile(r"[(\[][^()\[\]]*[)\]]")
+_LEAST_LETTERS, _BEGINNING = 6, 4
+"""Letters of a word that counts, and those of its beginning that no plural or possessive changes."""
+_OTHERWISE_WRITTEN = frozenset({"percent", "january", "february", "september", "october", "november", "december"})
+
+
+def list_beginnings(answers: Iterable[Answer]) -> frozenset[str]:
+    """Return letters that a folded text must hold, all of them, to say the answers; none where nothing can be told so."""
+    found = set()
+    for answer in answers:
+        for part in list_primitives(answer):
+            # what stands in brackets may be left out, and numbers and dates are written in many ways
+            values = [] if isinstance(part, bool) else [said.value for said in read_amounts(_BRACKETS.sub(" ", part))]
+            words = [value for value in values if isinstance(value, str)]
+            longest = max(words, key=len, default="")
+            is_sure = len(words) == len(values) and longest.isascii() and longest.isalpha()
+            if is_sure and len(longest) >= _LEAST_LETTERS and longest not in _OTHERWISE_WRITTEN:
+                found.add(longest[:_BEGINNING])
+    return frozenset(found)
+
+
+def could_hold(beginnings: Iterable[str], folded_text: str) -> bool:
+    """True unless some of the letters stand nowhere in a text (`fold_text`)."""
+    return all(each in folded_text for each in beginnings)
+
+
+Side = Literal["dev", "test"]
+DEV_SHARE = 0.3
+"""The paper's: 310 of 1,034."""
+
+
+def split_questions(
+    questions: Iterable[tuple[str, Iterable[str], Side | None]], seed: int, dev_share: float = DEV_SHARE
+) -> dict[str, Side]:
+    """Return id → side of questions, given as id, articles and the side that a release has put it on, in their order.
+
+    Over many questions `dev_share` of the groups are dev.
+    """
+    sides: dict[str, Side] = {}
+    seen: list[tuple[str, frozenset[str]]] = []
+    using: dict[str, list[int]] = defaultdict(list)
+    for at, (question_id, titles, published) in enumerate(questions):
+        own = frozenset(titles)
+        shared = Counter(other for title in own for other in using[title])
+        twins = [
+            (-count / len(own | seen[other][1]), other)
+            for other, count in shared.items()
+            if 2 * count >= min(len(own), len(seen[other][1]))
+        ]
+        beside = sides[seen[min(twins)[1]][0]] if twins else None
+        sides[question_id] = published or beside or _draw_side(own, seed, dev_share)
+        seen.append((question_id, own))
+        for title in own:
+            using[title].append(at)
+    return sides
+
+
+def _draw_side(articles: Iterable[str], seed: int, dev_share: float) -> Side:
+    least = min((_digest(f"fanoutqa {seed} {title}") for title in articles), default=b"")
+    # digested once more, since a least digest is small
+    return "dev" if int.from_bytes(_digest(f"fanoutqa {seed} {least.hex()}")[:8], "big") < dev_share * 2**64 else "test"
+
+
+def _digest(text: str) -> bytes:
+    return hashlib.sha256(text.encode()).digest()

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tasks.text.values.answers import Answer
+from factmill.tasks.text.values.answers import Answer
 
 LEAST_ARTICLES = 5
 """Different articles that a question must need (§3.1)."""

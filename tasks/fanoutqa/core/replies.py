@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 from typing import Literal
 
-from tasks.core.replies import LABELLED, Form, Unreadable
-from tasks.text.sentences import split_sentences
-from tasks.text.undressing import drop_decoration
-from tasks.text.values.words import Count, Value, read_values, says
+from factmill.tasks.core.replies import LABELLED, Form, Unreadable
+from factmill.tasks.text.sentences import split_sentences
+from factmill.tasks.text.undressing import drop_decoration
+from factmill.tasks.text.values.words import Count, Value, read_values, says
 
 OBJECTIVITY = Form(last_counts=True)
 """Reasons, then the letter Y or N."""

@@ -1,14 +1,14 @@
 """Rows of FanOutQA, one model a stage, and its published tables (paper §3.1, Appendix B; the released files).
 
 Trees and answers stand in rows as JSON text (fanoutqa/core/questions.py), and exports to JSON write them out as what
-they say (JSON_COLUMNS).
+they say.
 """
 
 import json
 from typing import Literal, Self
 
-from tasks.core.rows import Row, StrictModel
-from tasks.fanoutqa.core.questions import (
+from factmill.tasks.core.rows import JsonText, Row, StrictModel
+from factmill.tasks.fanoutqa.core.questions import (
     FanOutQuestion,
     dump_json,
     evidence_to_released,
@@ -17,13 +17,6 @@ from tasks.fanoutqa.core.questions import (
     to_released,
 )
 
-JSON_COLUMNS = {
-    "fanoutqa_dev": ("decomposition", "answer"),
-    "fanoutqa_test": ("necessary_evidence",),
-    "fanoutqa_test_answers": ("answer", "decomposition"),
-    "fanoutqa_references": ("answer",),
-}
-"""Published table → its columns of JSON text."""
 SourceKind = Literal["authored", "released", "generated"]
 Split = Literal["dev", "test"]
 
@@ -102,7 +95,7 @@ class Reference(Row):
     """Path of the sub-question, in a released file's own words where it is from one; necessary_evidence[i] where there is none."""
     sub_question: str
     """What it is asked for."""
-    answer: str | None
+    answer: JsonText | None
     """JSON of the sub-answer."""
     title_asked: str
     """The title in the source."""
@@ -188,9 +181,9 @@ class DevQuestion(Row):
 
     question: str
     """The top-level question."""
-    decomposition: str
+    decomposition: JsonText
     """JSON: the sub-questions, each with id, question, decomposition, answer, depends_on and evidence."""
-    answer: str
+    answer: JsonText
     """JSON: the answer, a dict, list or primitive."""
     categories: list[str]
     """Subjects that the question is about."""
@@ -201,7 +194,7 @@ class HeldOutQuestion(Row):
 
     question: str
     """The top-level question."""
-    necessary_evidence: str
+    necessary_evidence: JsonText
     """JSON: the articles that answer it, each with pageid, revid, title and url."""
     categories: list[str]
     """Subjects that the question is about."""
@@ -210,9 +203,9 @@ class HeldOutQuestion(Row):
 class HeldOutAnswer(Row):
     """The answer to a question of the test part, which exports leave out unless it is asked for."""
 
-    answer: str
+    answer: JsonText
     """JSON: the answer."""
-    decomposition: str
+    decomposition: JsonText
     """JSON: the sub-questions."""
 
 

@@ -1,14 +1,22 @@
-"""What a model's wording of a generated question says beyond the pieces that it was given (ours; the prompt word_question).
+"""What a wording of a question says beyond its pieces, and the units that a judge adds to one (FanOutQA, Appendix B).
 
 A question that keeps all its pieces can still be another one: by a number, name or unit that it adds, by a second question,
 by something of its own that it says or orders. A model may use words of its own, but no more than a few.
+
+A judge guesses the unit of bare numbers, and may guess wrong: "in feet" of 252 metres makes a good answer a wrong one. So
+a unit that was added must stand beside the number in the article of every sub-answer that is one. The number alone in a
+cell of a table bears out no unit; then a person has to look.
 """
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator
+from difflib import SequenceMatcher
 
-from tasks.core.authoring.fanout_wording import Wording
-from tasks.text.sentences import split_sentences
-from tasks.text.values.words import Count, Told, drop_light, is_kin, read_values
+from factmill.tasks.core.authoring.fanout_wording import Wording
+from factmill.tasks.text.sentences import split_sentences
+from factmill.tasks.text.values.answers import Answer, find_answer, list_primitives, read_known_text
+from factmill.tasks.text.values.literals import Date
+from factmill.tasks.text.values.words import UNITS, Count, Told, drop_light, is_kin, read_amounts, read_values
 
 MOST_OWN_WORDS = 4
 _COMMON = frozenset(
@@ -107,3 +115,83 @@ def _list_words(question: str) -> Iterator[tuple[Told | None, Told]]:
         for each in read_values(sentence):
             yield before, each
             before = each
+
+
+_LONGEST = 300
+_IN = re.compile(
+    r"(?:\((?:in\s+)?|\b(?:in|many|much)\s+)"
+    r"(?!(?:which|what|whose|the|an?|each|every|all|order|total|addition|this|that|these|those|their|its|more|of)\b)"
+    r"(?P<unit>[^\W\d_][^,;:?!()]*)"
+)
+_CELL = re.compile(r"[\d\s.,+−–-]+")
+_YEARS = range(1000, 2101)
+
+
+def find_added_units(question: str, rewrite: str) -> list[str]:
+    """Return the units that a rewritten question names and the question does not: in metres, how many feet, (km)."""
+    before, after = question.split(), rewrite.split()
+    steps = SequenceMatcher(None, before, after, autojunk=False).get_opcodes()
+    known = [each.value for each in read_amounts(question)]
+    found = []
+    for kind, _, _, low, high in steps:
+        if kind in ("insert", "replace"):
+            # the word before tells whether what is added is measured in
+            added = " ".join(after[max(0, low - 1) : high])
+            found += [
+                each for each in _list_units(added) if any(part.value not in known for part in read_amounts(each))
+            ]
+    return list(dict.fromkeys(found))
+
+
+def _list_units(added: str) -> Iterator[str]:
+    named = [each["unit"].strip(" .") for each in _IN.finditer(added)]
+    yield from (each for each in named if each.split()[-1][0].islower() or _has_unit(each))
+    if not named and _has_unit(added):
+        yield next(word for word in added.split() if _has_unit(word)).strip(".,;:?!()")
+
+
+def _has_unit(text: str) -> bool:
+    return any(each.value in UNITS for each in read_amounts(text))
+
+
+def find_unproven(unit: str, evidence: Iterable[tuple[str, Answer, str]]) -> str | None:
+    """Return what no article says of a unit, None where all bear it out; `evidence`: title, sub-answer and text of each.
+
+    Dates need no unit, nor does what may be a year, as long as another number has the unit.
+    """
+    proven, maybe_years = False, []
+    for title, answer, text in evidence:
+        numbers = list(_list_numbers(answer))
+        if not numbers:
+            continue
+        known = read_known_text("\n\n".join(each for each in text.split("\n\n") if not _CELL.fullmatch(each)))
+        for number in numbers:
+            if find_answer(f"{number} {unit}", known).found:
+                proven = True
+            elif number.isdigit() and int(number) in _YEARS:
+                maybe_years.append(f'{title} does not say "{number} {unit}"')
+            else:
+                return f'{title} does not say "{number} {unit}"'
+    if proven:
+        return None
+    return maybe_years[0] if maybe_years else f'no sub-answer is a number, which "{unit}" could stand beside'
+
+
+def _list_numbers(answer: Answer) -> Iterator[str]:
+    for part in list_primitives(answer):
+        values = [] if isinstance(part, bool) else [each.value for each in read_amounts(part)]
+        if not any(isinstance(value, Date) for value in values):
+            yield from (value.number for value in values if isinstance(value, Count))
+
+
+def find_passage(answer: Answer, text: str) -> str:
+    """Return where an article says an answer that has a number: a sentence or cell; empty where it has none, or does not."""
+    if not any(_list_numbers(answer)):
+        return ""
+    lines = (line for line in text.split("\n\n") if any(map(str.isdigit, line)))
+    line = next((each for each in lines if _says(each, answer)), "")
+    return next((each for each in split_sentences(line) if _says(each, answer)), line)[:_LONGEST]
+
+
+def _says(text: str, answer: Answer) -> bool:
+    return find_answer(answer, read_known_text(text)).found is True

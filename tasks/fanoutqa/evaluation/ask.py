@@ -1,20 +1,21 @@
 """What an evaluation on FanOutQA asks: its parameters, its questions, and their prompts in each setting (paper §3.2)."""
 
 import json
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 import pyarrow as pa
 from pydantic import Field
 
-from tasks.assets import load_prompt
-from tasks.core.evaluation.frame import frame, make_boundary
-from tasks.core.prompts import Ask, fill_in
-from tasks.core.rows import LONGEST_S, MOST, arrow_table, rows_from_arrow
-from tasks.evaluation.judging import Judged, Judging
-from tasks.evaluation.record import EvaluationInputs, JudgedParams, draw_clusters
-from tasks.fanoutqa.core.evaluation.dialogue import (
+from factmill.tasks.assets import load_prompt
+from factmill.tasks.core.evaluation.answers import CommonestAnswers
+from factmill.tasks.core.evaluation.frame import frame, make_boundary
+from factmill.tasks.core.evaluation.rows import COUNTED_WRONG
+from factmill.tasks.core.prompts import Ask, fill_in
+from factmill.tasks.core.rows import LONGEST_S, MOST, arrow_table, rows_from_arrow
+from factmill.tasks.evaluation.answering import Judged, Judging
+from factmill.tasks.evaluation.record import EvaluationInputs, JudgedParams, draw_clusters
+from factmill.tasks.fanoutqa.core.evaluation.dialogue import (
     CHARACTERS,
     Bounds,
     Held,
@@ -23,8 +24,7 @@ from tasks.fanoutqa.core.evaluation.dialogue import (
     answer_from_articles,
     answer_with_searches,
 )
-from tasks.fanoutqa.core.evaluation.exact import grade_answer
-from tasks.fanoutqa.core.evaluation.rows import (
+from factmill.tasks.fanoutqa.core.evaluation.rows import (
     CLOSED_BOOK,
     EVIDENCE_PROVIDED,
     OPEN_BOOK,
@@ -34,10 +34,9 @@ from tasks.fanoutqa.core.evaluation.rows import (
     FanOutGold,
     JudgedFanOut,
 )
-from tasks.fanoutqa.core.evaluation.scoring import COUNTED_WRONG
-from tasks.fanoutqa.core.evaluation.strings.golds import name_kind, write_gold
-from tasks.fanoutqa.core.evaluation.verdicts import VERDICT, read_grade
-from tasks.options import Option
+from factmill.tasks.fanoutqa.core.evaluation.strings.golds import name_kind, write_gold
+from factmill.tasks.fanoutqa.core.evaluation.verdicts import VERDICT, grade_answer, read_grade
+from factmill.tasks.options import Option
 
 ALONE, TOOLS, TEXT, ARTICLES, JUDGE = (
     f"fanoutqa/{name}"
@@ -222,15 +221,10 @@ def say_gold(_: pa.Table) -> Callable[[FanOutAsked], str]:
 
 def guess_answers(rows: pa.Table) -> Callable[[FanOutAsked], str]:
     """Return what the built-in guesser says: the commonest answer of the same kind to other questions (rows of `FanOutGold`)."""
-    golds = [(row.kind, row.gold) for row in rows_from_arrow(FanOutGold, rows)]
-    counts = Counter(golds)
-    ranked: dict[str, list[tuple[int, str]]] = {}
-    for (kind, gold), times in counts.items():
-        ranked.setdefault(kind, []).append((-times, gold))
+    commonest = CommonestAnswers((row.kind, row.gold) for row in rows_from_arrow(FanOutGold, rows))
 
     def guess(asked: FanOutAsked) -> str:
-        # the question itself counts for nothing: where all answers differ a guess is wrong
-        rank, gold = min((rank + (gold == asked.gold), gold) for rank, gold in ranked[asked.kind])
-        return write_gold(json.loads(gold)) if rank else ""
+        gold = commonest.guess(asked.kind, asked.gold)
+        return write_gold(json.loads(gold)) if gold else ""
 
     return guess

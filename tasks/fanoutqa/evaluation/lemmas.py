@@ -10,9 +10,9 @@ from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
-from tasks.assets import asset_path
-from tasks.errors import UsageError
-from tasks.fanoutqa.core.evaluation.strings.lemmas import Lemmatizer, RuleLemmatizer
+from factmill.tasks.assets import asset_path
+from factmill.tasks.errors import UsageError
+from factmill.tasks.fanoutqa.core.evaluation.strings.lemmas import Lemmatizer, RuleLemmatizer
 
 MODEL = "en_core_web_sm"
 IRREGULAR = "irregular_forms.csv"

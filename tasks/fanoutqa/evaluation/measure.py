@@ -1,24 +1,37 @@
-"""What an evaluation on FanOutQA says of a model: string accuracy, ROUGE, a judge's grades (paper §4.1, Appendix D).
+"""What an evaluation on FanOutQA measures (string accuracy, ROUGE, a learned metric, grades), and its figures (paper §4.1, §4.5; Table 1, Figure 2).
 
 String accuracy is that of the scorer chosen; what the other one gives stands beside where it differs.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tasks.core.evaluation.scoring import Floats, gather_scores, score_rows
-from tasks.core.measures.metrics import Metric, measure
-from tasks.evaluation.record import EXACT, Item
-from tasks.fanoutqa.core.evaluation.rouge import KINDS
-from tasks.fanoutqa.core.evaluation.scoring import COUNTED_WRONG
-from tasks.fanoutqa.core.evaluation.similarity import METRIC as BLEURT_LIKE
-from tasks.fanoutqa.core.evaluation.strings.golds import write_gold
-from tasks.fanoutqa.core.evaluation.strings.matching import Scorer
-from tasks.fanoutqa.core.evaluation.verdicts import RIGHT
+from factmill.tasks.core.evaluation.rows import COUNTED_WRONG, EvaluationMetric
+from factmill.tasks.core.evaluation.scoring import LOWER_BOUND, Floats, add_note, gather_scores, score_rows, to_floats
+from factmill.tasks.core.measures.figures import Figure, draw_groups, make_series
+from factmill.tasks.core.measures.metrics import Metric, measure
+from factmill.tasks.core.rows import arrow_schema
+from factmill.tasks.evaluation.record import EXACT, Item, PaperFigure, Tools
+from factmill.tasks.fanoutqa.core.evaluation.rows import ScoredFanOut
+from factmill.tasks.fanoutqa.core.evaluation.scoring import (
+    KINDS,
+    METRIC,
+    WANTED,
+    Scorer,
+    pair_answers,
+    place_scores,
+    score_answers,
+)
+from factmill.tasks.fanoutqa.core.evaluation.scoring import METRIC as BLEURT_LIKE
+from factmill.tasks.fanoutqa.core.evaluation.strings.golds import write_gold
+from factmill.tasks.fanoutqa.core.evaluation.verdicts import RIGHT
+from factmill.tasks.fanoutqa.evaluation.ask import FanOutEvaluationInputs
+from factmill.tasks.fanoutqa.evaluation.lemmas import load_lemmatizer, name_lemmatizer
 
 LOOSE, STRICT, UPSTREAM_LOOSE, UPSTREAM_STRICT = "loose", "strict", "upstream_loose", "upstream_strict"
 JUDGED = "judged"
@@ -30,7 +43,6 @@ UNITS = {
 }
 """Of what is not right or wrong."""
 GROUPS = ("split", "category", "articles", "kind")
-LOWER_BOUND = "judged by a program: a lower bound"
 ARTICLES = ((5, "5 or fewer"), (6, "6"), (9, "7 to 9"))
 """Most articles that a question needs → how its group is called; beyond, MANY."""
 MANY = "10 or more"
@@ -46,7 +58,7 @@ def measure_fanoutqa(answers: pa.Table, seed: int, scorer: Scorer = "fixed") -> 
         for each in gather_scores(rows, groups, GROUPS, is_share=is_share, unit="share" if is_share else UNITS[name])
     ]
     notes = _list_notes(answers)
-    metrics = [_add_note(metric, notes.get(metric.metric, "")) for metric in measure(found, seed)]
+    metrics = [add_note(metric, notes.get(metric.metric, "")) for metric in measure(found, seed)]
     return pa.concat_tables([rows for _, rows, _ in scores]), metrics
 
 
@@ -55,7 +67,7 @@ def _list_shown(answers: pa.Table, scorer: Scorer) -> list[str]:
     fixed, upstream = (LOOSE, STRICT), (UPSTREAM_LOOSE, UPSTREAM_STRICT)
     chosen, other = (fixed, upstream) if scorer == "fixed" else (upstream, fixed)
     differs = any(
-        not np.array_equal(_floats(answers[mine]), _floats(answers[theirs]), equal_nan=True)
+        not np.array_equal(to_floats(answers[mine]), to_floats(answers[theirs]), equal_nan=True)
         for mine, theirs in zip(chosen, other, strict=True)
     )
     shown = [*chosen, *(other if differs else ()), *KINDS]
@@ -66,7 +78,7 @@ def _list_shown(answers: pa.Table, scorer: Scorer) -> list[str]:
 def _score(answers: pa.Table, name: str) -> tuple[pa.Table, bool]:
     """Return the rows of `Score` of one metric, and whether each is right or wrong."""
     if name != JUDGED:
-        return score_rows(answers, name, _floats(answers[name])), name in (STRICT, UPSTREAM_STRICT)
+        return score_rows(answers, name, to_floats(answers[name])), name in (STRICT, UPSTREAM_STRICT)
     own = pc.equal(answers["unscored"], "")
     told = answers
     for column in ("unscored", "detail"):
@@ -80,7 +92,7 @@ def find_judged(answers: pa.Table) -> Floats:
     right = pc.is_in(answers["grade"], pa.array(sorted(RIGHT)))
     nothing = pc.is_in(answers["unscored"], pa.array(sorted(COUNTED_WRONG)))
     is_graded = pc.or_(pc.not_equal(answers["grade"], ""), nothing)
-    return _floats(pc.if_else(is_graded, pc.cast(right, pa.float64()), None))
+    return to_floats(pc.if_else(is_graded, pc.cast(right, pa.float64()), None))
 
 
 def list_groups(answers: pa.Table) -> pa.Table:
@@ -107,14 +119,6 @@ def _list_notes(answers: pa.Table) -> dict[str, str]:
     public = dict.fromkeys((UPSTREAM_LOOSE, UPSTREAM_STRICT), f"as the public scorer counts; lemmas: {lemmas}")
     is_bound = set(answers["judge"].to_pylist()) == {EXACT}
     return {**strings, **public, **({JUDGED: LOWER_BOUND} if is_bound else {})}
-
-
-def _add_note(metric: Metric, note: str) -> Metric:
-    return metric.model_copy(update={"note": "; ".join(filter(None, (metric.note, note)))})
-
-
-def _floats(column: pa.ChunkedArray) -> Floats:
-    return np.asarray(pc.cast(column, pa.float64()).to_numpy(zero_copy_only=False), np.float64)
 
 
 def list_items(answers: pa.Table) -> list[Item]:
@@ -144,3 +148,122 @@ def describe_scores(loose: float | None, grade: str, unscored: str) -> str:
         f"unscored: {unscored}" if unscored and loose is None else unscored,
     )
     return ", ".join(filter(None, parts))
+
+
+def score_judged(answers: pa.Table, inputs: FanOutEvaluationInputs, tools: Tools) -> pa.Table:
+    """Return judged answers (rows of `JudgedFanOut`) as rows of the main table."""
+    scored = score_answers(answers, load_lemmatizer(inputs.lemmatizer or name_lemmatizer(inputs.params.lemmas)))
+    found = np.full(answers.num_rows, np.nan)
+    if inputs.params.bleurt is not None:
+        golds = [json.loads(gold) for gold in answers["gold"].to_pylist()]
+        pairs = pair_answers(answers["answer_read"].to_pylist(), golds)
+        scores = tools.cross_encoder(inputs.params.bleurt).score([pair for pair in pairs if pair], WANTED)
+        found = place_scores(pairs, scores[:, 0])
+    scored = scored.append_column(METRIC, pa.array(found, from_pandas=True))
+    schema = arrow_schema(ScoredFanOut)
+    return scored.select(schema.names).cast(schema)
+
+
+SETTINGS = ("closed_book", "open_book", "evidence_provided")
+_SHARE = (0.0, 1.0)
+_WHISKERS = "Whiskers are 95 % intervals over questions."
+_TITLES = {
+    LOOSE: "Loose accuracy: share of the gold answer's strings that are found",
+    UPSTREAM_LOOSE: "Loose accuracy as the public scorer counts",
+    JUDGED: "Answers that the judge grades B, C or E",
+}
+
+
+def draw_figures(metrics: Sequence[EvaluationMetric]) -> list[Figure]:
+    """Return what each setting comes to, ours and the paper's models side by side (Figure 2), and by number of articles."""
+    drawn = [_draw_settings(metrics, metric) for metric in _TITLES]
+    groups = (*(name for _, name in ARTICLES), MANY)
+    title = "Loose accuracy by number of articles that a question needs"
+    told = {"name": "articles", "title": title, "note": _WHISKERS, "y_range": _SHARE}
+    by_articles = draw_groups(metrics, LOOSE, "articles", "lines", groups, **told)
+    return [figure for figure in [*drawn, by_articles] if figure.series]
+
+
+def _draw_settings(metrics: Sequence[EvaluationMetric], metric: str) -> Figure:
+    ours = {(each.setting, each.model): each for each in metrics if each.metric == metric and not each.group_by}
+    theirs = {(each.setting, f"{each.model} (paper)"): each.value for each in PAPER if each.metric == metric}
+    told = [setting for setting in SETTINGS if any(setting == place[0] for place in ours)]
+    shown = tuple(dict.fromkeys(model for setting, model in [*ours, *theirs] if setting in told))
+    series = []
+    for setting in told:
+        drawn = make_series(setting.replace("_", " "), ((model, ours.get((setting, model))) for model in shown))
+        values = tuple(
+            value if (setting, model) in ours else theirs.get((setting, model))
+            for model, value in zip(shown, drawn.y, strict=True)
+        )
+        series.append(replace(drawn, y=values))
+    bound = f" Ours: {LOWER_BOUND}." if metric == JUDGED and any(each.judge == EXACT for each in ours.values()) else ""
+    note = f"Figure 2. {_WHISKERS} The paper's models were asked other questions.{bound}"
+    return Figure(metric, _TITLES[metric], "bars", "model", metric.replace("_", " "), tuple(series), note, _SHARE)
+
+
+_MODELS = ("LLaMA 2", "GPT-4", "GPT-3.5-turbo", "Mistral-7B", "Mixtral-8x7B", "GPT-4-turbo", "Claude 2.1", "people")
+_METRICS = (LOOSE, STRICT, *KINDS, BLEURT_LIKE, JUDGED)
+_TABLE_1: dict[str, tuple[tuple[float, ...], ...]] = {
+    "closed_book": (
+        (0.440, 0.058, 0.285, 0.149, 0.238, 0.441, 0.120),
+        (0.355, 0.066, 0.313, 0.177, 0.267, 0.419, 0.149),
+        (0.398, 0.058, 0.401, 0.227, 0.342, 0.455, 0.145),
+        (0.427, 0.055, 0.260, 0.123, 0.212, 0.449, 0.102),
+        (0.470, 0.081, 0.302, 0.158, 0.254, 0.466, 0.186),
+        (0.460, 0.101, 0.482, 0.290, 0.409, 0.493, 0.199),
+        (0.341, 0.041, 0.412, 0.208, 0.344, 0.426, 0.110),
+        (),
+    ),
+    "open_book": (
+        (0.390, 0.064, 0.157, 0.075, 0.131, 0.443, 0.108),
+        (0.315, 0.057, 0.208, 0.106, 0.183, 0.427, 0.164),
+        (0.155, 0.032, 0.114, 0.051, 0.099, 0.338, 0.076),
+        (),
+        (0.396, 0.055, 0.173, 0.078, 0.147, 0.449, 0.148),
+        (0.470, 0.109, 0.356, 0.207, 0.314, 0.487, 0.262),
+        (0.471, 0.086, 0.295, 0.157, 0.253, 0.485, 0.218),
+        (0.685, 0.289, 0.344, 0.210, 0.307, 0.413, 0.452),
+    ),
+    "evidence_provided": (
+        (0.514, 0.077, 0.376, 0.206, 0.304, 0.472, 0.162),
+        (0.546, 0.144, 0.500, 0.301, 0.413, 0.530, 0.304),
+        (0.517, 0.102, 0.455, 0.252, 0.358, 0.497, 0.243),
+        (0.540, 0.088, 0.330, 0.172, 0.264, 0.475, 0.202),
+        (0.576, 0.135, 0.409, 0.231, 0.343, 0.509, 0.283),
+        (0.628, 0.192, 0.614, 0.395, 0.523, 0.581, 0.413),
+        (0.653, 0.215, 0.423, 0.262, 0.354, 0.508, 0.470),
+        (),
+    ),
+}
+"""Setting → figures of each model, in the order of _METRICS; empty: it was not measured so."""
+UPPER_BOUND = 0.847
+"""Share of people's answers that is right by hand (§4.5)."""
+_QUESTIONS = "the paper's questions are the test part of its own data"
+_NOTES = {
+    LOOSE: f"{_QUESTIONS}; its scorer is `upstream`",
+    STRICT: f"{_QUESTIONS}; its scorer is `upstream`",
+    BLEURT_LIKE: f"{_QUESTIONS}; its model is BLEURT-20",
+    JUDGED: f"{_QUESTIONS}; its judge is gpt-4-0613",
+}
+_UPSTREAM = {LOOSE: UPSTREAM_LOOSE, STRICT: UPSTREAM_STRICT}
+
+
+def _list_paper() -> Iterator[PaperFigure]:
+    for setting, models in _TABLE_1.items():
+        for model, values in zip(_MODELS, models, strict=True):
+            for metric, value in zip(_METRICS, values, strict=False):
+                yield _tell(metric, setting, model, value, "Table 1")
+                if metric in _UPSTREAM:
+                    yield _tell(_UPSTREAM[metric], setting, model, value, "Table 1")
+    for metric in (LOOSE, UPSTREAM_LOOSE, JUDGED):
+        yield _tell(metric, "open_book", "people, marked by hand", UPPER_BOUND, "§4.5")
+
+
+def _tell(metric: str, setting: str, model: str, value: float, where: str) -> PaperFigure:
+    note = _NOTES.get(metric, _QUESTIONS)
+    return PaperFigure(metric=metric, setting=setting, model=model, value=value, where=where, note=note)
+
+
+PAPER = tuple(_list_paper())
+"""Every model of Table 1, and people: as they were scored, and as they were marked by hand."""

@@ -4,14 +4,13 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
-from tasks.core.evaluation.labels import LabelScheme
-from tasks.core.evaluation.rows import EvaluationMetric, Score
-from tasks.engine.benchmark import Assets, Locked
-from tasks.errors import UsageError
-from tasks.evaluation.record import BUILT_IN, EXACT, Evaluation, lock_evaluation, tell_answer
-from tasks.fanoutqa.benchmark import FANOUTQA
-from tasks.fanoutqa.core.evaluation.labelling import BY_WORTH, list_grades, pose_answer
-from tasks.fanoutqa.core.evaluation.rows import (
+from factmill.tasks.core.evaluation.labels import LabelScheme
+from factmill.tasks.core.evaluation.rows import EvaluationMetric, Score
+from factmill.tasks.engine.benchmark import Assets, Locked
+from factmill.tasks.errors import UsageError
+from factmill.tasks.evaluation.record import EXACT, Evaluation, lock_evaluation, tell_answer
+from factmill.tasks.fanoutqa.benchmark import FANOUTQA
+from factmill.tasks.fanoutqa.core.evaluation.rows import (
     CLOSED_BOOK,
     EVIDENCE_PROVIDED,
     OPEN_BOOK,
@@ -20,11 +19,11 @@ from tasks.fanoutqa.core.evaluation.rows import (
     FanOutSearch,
     ScoredFanOut,
 )
-from tasks.fanoutqa.core.evaluation.similarity import WANTED
-from tasks.fanoutqa.core.evaluation.strings.golds import write_gold
-from tasks.fanoutqa.core.evaluation.strings.lemmas import RuleLemmatizer
-from tasks.fanoutqa.core.evaluation.verdicts import GRADES, RIGHT
-from tasks.fanoutqa.evaluation.ask import (
+from factmill.tasks.fanoutqa.core.evaluation.scoring import WANTED
+from factmill.tasks.fanoutqa.core.evaluation.strings.golds import write_gold
+from factmill.tasks.fanoutqa.core.evaluation.strings.lemmas import RuleLemmatizer
+from factmill.tasks.fanoutqa.core.evaluation.verdicts import BY_WORTH, GRADES, RIGHT, list_grades, pose_answer
+from factmill.tasks.fanoutqa.evaluation.ask import (
     ALONE,
     ARTICLES,
     JUDGE,
@@ -41,23 +40,24 @@ from tasks.fanoutqa.evaluation.ask import (
     list_questions,
     say_gold,
 )
-from tasks.fanoutqa.evaluation.figures import PAPER, draw_figures
-from tasks.fanoutqa.evaluation.lemmas import MODEL, name_lemmatizer
-from tasks.fanoutqa.evaluation.measure import (
+from factmill.tasks.fanoutqa.evaluation.lemmas import MODEL, name_lemmatizer
+from factmill.tasks.fanoutqa.evaluation.measure import (
     JUDGED,
     LOOSE,
+    PAPER,
     STRICT,
     UPSTREAM_LOOSE,
     UPSTREAM_STRICT,
+    draw_figures,
     list_items,
     measure_fanoutqa,
+    score_judged,
 )
-from tasks.fanoutqa.evaluation.score import score_judged
-from tasks.fanoutqa.evaluation.search import look_up
-from tasks.models.cross_encoder import identify_cross_encoder
-from tasks.options import RunOptions
-from tasks.settings import home, load_world
-from tasks.storage.stores import Store
+from factmill.tasks.fanoutqa.evaluation.search import look_up
+from factmill.tasks.models.cross_encoder import identify_cross_encoder
+from factmill.tasks.options import RunOptions
+from factmill.tasks.settings import home, load_world
+from factmill.tasks.storage.stores import Store
 
 _SETTINGS = {
     CLOSED_BOOK: "the question alone",
@@ -109,8 +109,7 @@ def tell_notes(inputs: FanOutEvaluationInputs) -> list[str]:
 def list_needs(params: FanOutEvaluationParams) -> tuple[str, ...]:
     """Return the services that are asked: the Wikipedia, where a model is shown articles."""
     settings = params.setting or (OPEN_BOOK, EVIDENCE_PROVIDED)
-    asks = params.answers is None and params.model not in BUILT_IN
-    return ("wikipedia",) if asks and {OPEN_BOOK, EVIDENCE_PROVIDED} & {*settings} else ()
+    return ("wikipedia",) if params.asks_model and {OPEN_BOOK, EVIDENCE_PROVIDED} & {*settings} else ()
 
 
 def explain_answer(row: ScoredFanOut) -> Iterator[str]:
@@ -162,7 +161,7 @@ FANOUTQA_EVALUATION: Evaluation = Evaluation(
     ),
     params=FanOutEvaluationParams,
     lock_inputs=lock_inputs,
-    recipe="flows.evaluate.fanoutqa:evaluate_fanoutqa",
+    recipe="factmill.tasks.fanoutqa.evaluation.record:FANOUTQA_EVALUATION",
     tables={"fanoutqa_answers": ScoredFanOut, "fanoutqa_scores": Score, "evaluation_metrics": EvaluationMetric},
     main_table="fanoutqa_answers",
     part="setting",
@@ -193,6 +192,8 @@ FANOUTQA_EVALUATION: Evaluation = Evaluation(
     judging=JUDGING,
     score=score_judged,
     measure=lambda answers, inputs: measure_fanoutqa(answers, inputs.params.seed, inputs.params.scorer),
+    notes=tell_notes,
+    most_asked=100,  # a dialogue holds what its model can be shown at once
     figures=draw_figures,
     items=list_items,
     paper=PAPER,

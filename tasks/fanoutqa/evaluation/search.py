@@ -8,12 +8,12 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 
-from tasks.core.calls.wikipedia import call_page_revision_at, call_search, read_found, read_revision
-from tasks.engine.batches import Work
-from tasks.fanoutqa.core.evaluation.chunks import choose_chunks, split_article
-from tasks.fanoutqa.core.evaluation.dialogue import Found, Provide, Search
-from tasks.lookups.evidence import PinnedArticle, Unpinned, load_article_texts, pin_articles
-from tasks.text.wikipedia_addresses import find_article_trouble, spell_title
+from factmill.tasks.core.calls.wikipedia import call_page_revision_at, call_search, read_found, read_revision
+from factmill.tasks.engine.batches import Work
+from factmill.tasks.fanoutqa.core.evaluation.chunks import choose_chunks, split_article
+from factmill.tasks.fanoutqa.core.evaluation.dialogue import Found, Provide, Search
+from factmill.tasks.lookups.evidence import PinnedArticle, Unpinned, load_article_texts, pin_articles
+from factmill.tasks.text.wikipedia_addresses import find_article_trouble, spell_title
 
 _MOST_SIMILAR = 10
 _MOST_SEARCHED = 200

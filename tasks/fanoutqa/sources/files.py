@@ -1,4 +1,4 @@
-"""Reader of fan-out questions: files that people wrote, and files that were released (FanOutQA, §3.1, Appendix E).
+"""Reader of fan-out questions, written by people or released, and the lists that questions are made from (FanOutQA, §3.1, Appendix E).
 
 A file is a JSON list or JSON Lines. Each row tells its form by its keys: decomposition (dev part) or
 necessary_evidence (test part) of the released form, strategy of the form of authors. A row of neither is malformed; a
@@ -7,16 +7,24 @@ row that breaks a rule of its form is rejected with all that it breaks, by path.
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Literal
 
-from tasks.core.rows import Reject
-from tasks.fanoutqa.core.forms.authored import check_authored, read_authored
-from tasks.fanoutqa.core.forms.released import check_released, read_released
-from tasks.fanoutqa.core.forms.shared import Violation, describe_value, violate
-from tasks.fanoutqa.core.questions import LEAST_ARTICLES, FanOutQuestion, dump_json, evidence_to_released, to_released
-from tasks.fanoutqa.core.rows import FanOutRow, Split
-from tasks.storage.source_files import SourceFile, iterate_json
-from tasks.storage.source_rows import MALFORMED, ReadRow, judge_rows
+from factmill.tasks.assets import asset_path
+from factmill.tasks.core.rows import Reject
+from factmill.tasks.fanoutqa.core.forms.authored import check_authored, read_authored
+from factmill.tasks.fanoutqa.core.forms.released import check_released, read_released
+from factmill.tasks.fanoutqa.core.forms.shared import Violation, describe_value, violate
+from factmill.tasks.fanoutqa.core.questions import (
+    LEAST_ARTICLES,
+    FanOutQuestion,
+    dump_json,
+    evidence_to_released,
+    to_released,
+)
+from factmill.tasks.fanoutqa.core.rows import FanOutRow, Split
+from factmill.tasks.fanoutqa.core.sets.lists import Property, SetKind, read_fanout_properties, read_fanout_sets
+from factmill.tasks.storage.source_files import MALFORMED, ReadRow, SourceFile, iterate_json, judge_rows
 
 FORM = "a JSON list or JSON Lines of questions with strategy (authored), decomposition or necessary_evidence (released)"
 INVALID = "invalid_question"
@@ -84,3 +92,15 @@ def _make_row(source: SourceFile, number: int, question: FanOutQuestion, is_rele
         statements=[],
         author=None,
     )
+
+
+@cache
+def load_fanout_sets() -> dict[str, SetKind]:
+    """Return unit → kind of sets that fan-out questions are made from, from `data/lists/fanout_sets.csv`."""
+    return read_fanout_sets(asset_path("data/lists", "fanout_sets.csv").read_text("utf-8"))
+
+
+@cache
+def load_fanout_properties() -> dict[tuple[str, str], Property]:
+    """Return (PID, members or empty) → how a property is asked, from `data/lists/fanout_properties.csv`."""
+    return read_fanout_properties(asset_path("data/lists", "fanout_properties.csv").read_text("utf-8"))

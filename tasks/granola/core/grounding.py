@@ -13,9 +13,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
-from tasks.core.authoring.granularity import FILLER
-from tasks.core.calls.knowledge import Neighbour
-from tasks.text.matching import normalise, singular_form
+from factmill.tasks.core.authoring.granularity import FILLER
+from factmill.tasks.core.calls.knowledge import Neighbour
+from factmill.tasks.text.matching import normalise, singular_form
 
 COUNTRY, CONTINENT = "P17", "P30"
 OUTWARDS = (COUNTRY, CONTINENT, "P131", "P279")

@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from tasks.core.rows import Row
+from factmill.tasks.core.rows import Row
 
 
 class SourceQuestion(Row):

@@ -8,17 +8,22 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import Field
 
-from tasks.assets import load_prompt
-from tasks.core.evaluation.given import Given
-from tasks.core.measures.audits import draw_sample
-from tasks.core.prompts import Ask
-from tasks.core.rows import MOST, arrow_schema
-from tasks.evaluation.record import Dialogue, EvaluationInputs, EvaluationParams, draw_clusters
-from tasks.granola.core.evaluation.answers import choose_majority, read_answer
-from tasks.granola.core.evaluation.rows import GranolaAsked
-from tasks.granola.core.evaluation.scoring import find_commonest
-from tasks.granola.core.evaluation.settings import AGGREGATE, SETTINGS, SettingName, ask_aggregate, ask_first
-from tasks.options import Option
+from factmill.tasks.assets import load_prompt
+from factmill.tasks.core.evaluation.answers import Given, read_answer
+from factmill.tasks.core.measures.audits import draw_sample
+from factmill.tasks.core.prompts import Ask
+from factmill.tasks.core.rows import MOST, arrow_schema
+from factmill.tasks.evaluation.record import Dialogue, EvaluationInputs, EvaluationParams, draw_clusters
+from factmill.tasks.granola.core.evaluation.rows import (
+    AGGREGATE,
+    SETTINGS,
+    GranolaAsked,
+    SettingName,
+    ask_aggregate,
+    ask_first,
+)
+from factmill.tasks.granola.core.evaluation.scoring import choose_majority, find_commonest
+from factmill.tasks.options import Option
 
 
 class GranolaEvaluationParams(EvaluationParams):
@@ -38,6 +43,10 @@ class GranolaEvaluationParams(EvaluationParams):
     """Bins of equal size by the popularity of the question's entity."""
     similarity: int = Field(default=2000, ge=0, le=MOST)
     """So many questions, drawn with the seed, whose answers are also compared with the gold answer by the world's sentence encoder, as in the paper's Table 3; 0: none."""
+
+    def list_roles(self) -> tuple[str, ...]:
+        """Return the model under test, and the sentence encoder where answers are compared."""
+        return (*super().list_roles(), *(("embedder",) if self.similarity else ()))
 
 
 class GranolaEvaluationInputs(EvaluationInputs):

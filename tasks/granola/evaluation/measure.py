@@ -6,11 +6,18 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tasks.core.evaluation.scoring import score_rows
-from tasks.core.measures.metrics import Metric, Scores, measure
-from tasks.evaluation.record import Item, PaperFigure
-from tasks.granola.core.evaluation.metrics import bin_popularity, tell_cells
-from tasks.granola.core.evaluation.scoring import SIMILARITY, Column, list_columns, list_variations, to_numpy
+from factmill.tasks.core.evaluation.scoring import score_rows
+from factmill.tasks.core.measures.bins import bin_by_quantile
+from factmill.tasks.core.measures.metrics import Metric, Scores, measure
+from factmill.tasks.evaluation.record import Item, PaperFigure
+from factmill.tasks.granola.core.evaluation.scoring import (
+    SIMILARITY,
+    Column,
+    list_columns,
+    list_variations,
+    tell_cells,
+    to_numpy,
+)
 
 _Texts = npt.NDArray[np.object_]
 
@@ -61,7 +68,7 @@ def _gather(setting: str, column: Column, chosen: npt.NDArray[np.bool_], names: 
 def _name_bins(answers: pa.Table, bins: int) -> _Texts:
     """Return each answer's bin of popularity; a question is in one bin in all settings."""
     popularity = dict(zip(answers["item"].to_pylist(), answers["question_entity_popularity"].to_pylist(), strict=True))
-    found = bin_popularity(list(popularity), list(popularity.values()), bins)
+    found = bin_by_quantile(popularity, bins)
     return np.array([found[item] for item in answers["item"].to_pylist()], object)
 
 

@@ -4,18 +4,24 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from tasks.core.evaluation.rows import EvaluationMetric, Score
-from tasks.core.measures.metrics import Metric
-from tasks.engine.benchmark import Assets, Locked
-from tasks.engine.naming.identities import embedder_identity
-from tasks.evaluation.record import Evaluation, Tools, lock_evaluation, tell_answer
-from tasks.granola.benchmark import GRANOLA
-from tasks.granola.core.evaluation.answers import read_answer
-from tasks.granola.core.evaluation.figures import draw_figures
-from tasks.granola.core.evaluation.rows import GranolaAnswer, GranolaAsked, GranolaGiven
-from tasks.granola.core.evaluation.scoring import MAIN, find_cosines, score_answers
-from tasks.granola.core.evaluation.settings import PROMPTS, SETTINGS, USUAL
-from tasks.granola.evaluation.ask import (
+from factmill.tasks.core.evaluation.answers import read_answer
+from factmill.tasks.core.evaluation.rows import EvaluationMetric, Score
+from factmill.tasks.core.measures.metrics import Metric
+from factmill.tasks.engine.benchmark import Assets, Locked
+from factmill.tasks.engine.naming.identities import embedder_identity
+from factmill.tasks.evaluation.record import Evaluation, Tools, lock_evaluation, tell_answer
+from factmill.tasks.granola.benchmark import GRANOLA
+from factmill.tasks.granola.core.evaluation.figures import draw_figures
+from factmill.tasks.granola.core.evaluation.rows import (
+    PROMPTS,
+    SETTINGS,
+    USUAL,
+    GranolaAnswer,
+    GranolaAsked,
+    GranolaGiven,
+)
+from factmill.tasks.granola.core.evaluation.scoring import MAIN, find_cosines, score_answers
+from factmill.tasks.granola.evaluation.ask import (
     GranolaEvaluationInputs,
     GranolaEvaluationParams,
     converse,
@@ -23,10 +29,10 @@ from tasks.granola.evaluation.ask import (
     guess_answers,
     list_questions,
 )
-from tasks.granola.evaluation.measure import PAPER, list_items, measure_granola, tell_verdict
-from tasks.models.embed import Embedder
-from tasks.options import RunOptions
-from tasks.settings import home, load_world
+from factmill.tasks.granola.evaluation.measure import PAPER, list_items, measure_granola, tell_verdict
+from factmill.tasks.models.embed import Embedder
+from factmill.tasks.options import RunOptions
+from factmill.tasks.settings import home, load_world
 
 
 def lock_inputs(params: GranolaEvaluationParams, run: RunOptions) -> Locked[GranolaEvaluationInputs]:
@@ -87,7 +93,7 @@ GRANOLA_EVALUATION: Evaluation = Evaluation(
     ),
     params=GranolaEvaluationParams,
     lock_inputs=lock_inputs,
-    recipe="flows.evaluate.granola:evaluate_granola",
+    recipe="factmill.tasks.granola.evaluation.record:GRANOLA_EVALUATION",
     tables={"granola_answers": GranolaAnswer, "granola_scores": Score, "evaluation_metrics": EvaluationMetric},
     main_table="granola_answers",
     part="relation",

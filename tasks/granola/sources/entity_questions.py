@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tasks.errors import SourceError
-from tasks.storage.source_files import SourceFile, describe_held, iterate_json, list_source
-from tasks.storage.source_rows import find_problem
+from factmill.tasks.errors import SourceError
+from factmill.tasks.storage.source_files import SourceFile, describe_held, find_problem, iterate_json, list_source
 
 _SUFFIXES = (".json", ".jsonl")
 _RELATION = re.compile(r"P[1-9][0-9]*(?![0-9])")

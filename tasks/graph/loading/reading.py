@@ -1,59 +1,299 @@
 """Reading the sources of a load into its staging database, block after block, and committing now and then.
 
 Blocks are sorted by a few threads while this one unpacks the next and appends rows; they are taken in order, so that
-what is committed is always a beginning of the sources.
+what is committed is always a beginning of the sources. Rows, counts and position are committed together: whatever stops
+a load, the database holds exactly the rows of the lines before the position, and the same command reads on from there.
 """
 
 import os
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
 
-from tasks.errors import SourceError
-from tasks.graph.load_progress import Meter
-from tasks.graph.loading.rows import Sorted
-from tasks.graph.loading.shapes import Shapes, make_shapes, sort_block
-from tasks.graph.loading.sources.streams import START, Block, Position, Source, SourceChanged
-from tasks.graph.loading.staging import Staging, Tally
-from tasks.graph.manifest import SourceFile
+import duckdb
+import pyarrow as pa
+from pydantic import TypeAdapter, ValidationError
 
+from factmill.tasks.errors import GraphError, SourceError
+from factmill.tasks.graph.folders import SourceFile
+from factmill.tasks.graph.loading.rows import TABLES, Sorted
+from factmill.tasks.graph.loading.shapes import Shapes, make_shapes, sort_block
+from factmill.tasks.graph.loading.sources.streams import START, Block, Position, Source, SourceChanged
+from factmill.tasks.graph.loading.tables import attach_database, connect_memory
+
+STAGING = "staging.duckdb"
 COMMIT_TEXT_BYTES = 256 << 20
 """What is read is committed when so many bytes of text were read since the last time, or so much time went by."""
 COMMIT_SECONDS = 30.0
 
 _SORTERS = min(8, max(2, os.cpu_count() or 2))
 _BLOCKS_UNDER_WAY = _SORTERS + 2
+_TYPES = {pa.int64(): "BIGINT", pa.int32(): "INTEGER", pa.string(): "VARCHAR"}
+_BYTES_APPENDED_AT_ONCE = 16 << 20
+
+Phase = Literal["checking", "reading", "sorting", "writing", "digesting"]
+"""What a load does: `checking` what was read before it was stopped, `reading`, `sorting` rows into tables, `writing`
+arrays, `digesting` the files it made."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoadProgress:
+    """How far a load is."""
+
+    phase: Phase
+    source: str
+    """The source that is being read, or was the last."""
+    lines: int
+    """Lines read so far, of all sources."""
+    bytes_read: int
+    """Bytes read so far as they lie on disk, of all sources."""
+    bytes_total: int | None
+    """Bytes of all sources; None when one is a pipe."""
+    seconds: float
+    """Time since the command began."""
+    lines_per_s: float
+    """Mean since reading began."""
+    text_bytes_per_s: float
+    """Bytes of unpacked text, likewise."""
+    eta_s: float | None
+    """Time until all sources are read, if they go on like this; None when that cannot be told."""
+
+
+class Meter:
+    """Counts what is read and tells it."""
+
+    def __init__(self, notify: Callable[[LoadProgress], None]) -> None:
+        self.phase: Phase = "reading"
+        self._notify = notify
+        self._began_s = time.monotonic()
+        self._sources: Sequence[Source] = ()
+        self._total: int | None = None
+        self._lines_before = self._lines = self._text_bytes = self._bytes_before = 0
+        self._reading_began_s = self._reading_s = 0.0
+
+    def watch(self, sources: Sequence[Source], lines_before: int) -> None:
+        """Take the sources, of which so many lines were read by an earlier load."""
+        sizes = [source.find_size() for source in sources]
+        self._sources = sources
+        self._total = None if None in sizes else sum(size for size in sizes if size is not None)
+        self._lines_before, self._lines, self._text_bytes = lines_before, 0, 0
+
+    def enter(self, phase: Phase) -> None:
+        """Begin with a phase."""
+        self.phase = phase
+        if phase == "reading":
+            self._reading_began_s, self._bytes_before = time.monotonic(), self._count_bytes()
+        self.report()
+
+    def count(self, block: Block) -> None:
+        """Count a block that was read."""
+        if self.phase == "checking":
+            self.enter("reading")
+        self._lines += block.end.lines - block.first_line + 1
+        self._text_bytes += len(block.data)
+        self.report()
+
+    def report(self) -> None:
+        """Tell how far the load is."""
+        now_s = time.monotonic()
+        if self.phase == "reading":
+            self._reading_s = now_s - self._reading_began_s
+        read, reading_s = self._count_bytes(), self._reading_s
+        new_bytes = read - self._bytes_before
+        is_known = self._total is not None and self.phase == "reading" and new_bytes > 0
+        self._notify(
+            LoadProgress(
+                phase=self.phase,
+                source=next((each.path for each in reversed(self._sources) if each.size_bytes), ""),
+                lines=self._lines_before + self._lines,
+                bytes_read=read,
+                bytes_total=self._total,
+                seconds=now_s - self._began_s,
+                lines_per_s=self._lines / reading_s if reading_s else 0.0,
+                text_bytes_per_s=self._text_bytes / reading_s if reading_s else 0.0,
+                eta_s=max(0, self._total - read) * reading_s / new_bytes if is_known and self._total else None,
+            )
+        )
+
+    def _count_bytes(self) -> int:
+        return sum(source.size_bytes for source in self._sources)
+
+
+@dataclass(slots=True)
+class Tally:
+    """What was read so far."""
+
+    finished: list[SourceFile] = field(default_factory=list)
+    """The sources that were read to their end."""
+    position: Position = START
+    """How far the source behind them is read."""
+    triples: int = 0
+    """Well-formed lines of that source."""
+    blank: int = 0
+    not_kept: Counter[str] = field(default_factory=Counter)
+    read: Counter[str] = field(default_factory=Counter)
+    """Rows by table."""
+    kept_before: int = 0
+    """Triples of the finished sources that a graph has a use for."""
+    is_whole: bool = False
+    """Every source was read to its end."""
+
+    @property
+    def lines(self) -> int:
+        """Lines of all sources."""
+        return sum(source.lines for source in self.finished) + self.position.lines
+
+    @property
+    def kept(self) -> int:
+        """Triples that a graph has a use for."""
+        return self.read.total() - self.read["malformed"]
+
+    def count(self, block: Block, found: Sorted) -> None:
+        """Count a block of the source that is being read; SourceError for a first one without any triple."""
+        triples = found.lines - found.blank - found.count_rows("malformed")
+        if block.first_line == 1 and not triples and found.count_rows("malformed"):
+            text = found.tables["malformed"][0]["text"][0].as_py()
+            raise SourceError(
+                f"{block.source}: none of its first lines is a triple ({text[:80]!r}); expected N-Triples or Turtle"
+            )
+        self.position = block.end
+        self.triples += triples
+        self.blank += found.blank
+        self.not_kept.update(found.not_kept)
+        for name in found.tables:
+            self.read[name] += found.count_rows(name)
+
+    def finish(self, source: Source) -> None:
+        """Count a source that was read to its end; SourceError when it is of no use."""
+        if not self.triples:
+            raise SourceError(f"{source.path}: holds no triple")
+        if self.kept == self.kept_before:
+            kinds = ", ".join(f"{count:,} {kind}" for kind, count in sorted(self.not_kept.items()))
+            raise SourceError(
+                f"{source.path}: none of its triples is of use in a graph (so far {kinds}); expected a dump of Wikidata"
+            )
+        self.finished.append(
+            SourceFile(path=source.path, size_bytes=source.size_bytes, sha256=source.sha256, lines=self.position.lines)
+        )
+        self.position, self.triples, self.kept_before = START, 0, self.kept
+
+
+_TALLY = TypeAdapter(Tally)
+
+
+class Staging:
+    """Rows on their way into a graph, in one database with the tally of what was read, while a load writes to it."""
+
+    def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
+        """Open the database `staging` of a connection, whose tables are made if it has none."""
+        self.connection = connection
+        self._waiting: dict[str, list[pa.Table]] = {}
+        self._is_in_transaction = False
+        try:
+            found = connection.execute("SELECT tally FROM staging.progress").fetchall()
+        except duckdb.CatalogException:
+            found = []
+            # in one transaction: a database that has `progress` has all the others
+            connection.begin()
+            for name, schema in TABLES.items():
+                columns = ", ".join(f"{column.name} {_TYPES[column.type]}" for column in schema)
+                connection.execute(f"CREATE TABLE staging.{name} ({columns})")
+            connection.execute("CREATE TABLE staging.progress (tally VARCHAR)")
+            connection.commit()
+        self.tally = _TALLY.validate_json(found[0][0]) if found else Tally()
+
+    def add(self, tables: dict[str, list[pa.Table]]) -> None:
+        """Add rows; they are appended when there are many."""
+        for name, rows in tables.items():
+            waiting = self._waiting.setdefault(name, [])
+            waiting += rows
+            if sum(table.nbytes for table in waiting) >= _BYTES_APPENDED_AT_ONCE:
+                self._append(name, waiting)
+
+    def commit(self) -> None:
+        """Keep the rows that were added, which are those of the tally, whatever comes."""
+        for name, waiting in self._waiting.items():
+            if waiting:
+                self._append(name, waiting)
+        self._begin()
+        self.connection.execute("DELETE FROM staging.progress")
+        self.connection.execute("INSERT INTO staging.progress VALUES (?)", [_TALLY.dump_json(self.tally).decode()])
+        self.connection.commit()
+        self._is_in_transaction = False
+
+    def _append(self, name: str, waiting: list[pa.Table]) -> None:
+        self._begin()
+        self.connection.register("staged_rows", pa.concat_tables(waiting))
+        self.connection.execute(f"INSERT INTO staging.{name} SELECT * FROM staged_rows")
+        self.connection.unregister("staged_rows")
+        waiting.clear()
+
+    def _begin(self) -> None:
+        if not self._is_in_transaction:
+            self.connection.begin()
+            self._is_in_transaction = True
+
+
+@contextmanager
+def open_staging(path: Path, name: str) -> Iterator[Staging]:
+    """Yield the staging database of a graph in the folder `path`, made if there is none.
+
+    What is not committed at the end is left out. Raises GraphError when there is a database that cannot be used.
+    """
+    is_new = not (path / STAGING).exists()
+    with connect_memory(path / "spill") as connection:
+        try:
+            attach_database(connection, path / STAGING, "staging")
+            staging = Staging(connection)
+        except (duckdb.Error, ValidationError) as error:
+            if is_new:
+                raise
+            # not dropped by itself: a full disk looks like this too, and hours of reading may be in it
+            raise GraphError(
+                f"{path / STAGING}: the half load cannot be gone on with ({error}); make room if the disk is full, or"
+                f" drop it: factmill graph remove {name}"
+            ) from error
+        yield staging
 
 
 def read_sources(
-    sources: Sequence[Source],
-    languages: Sequence[str],
-    staging: Staging,
-    tally: Tally,
-    meter: Meter,
-    on_commit: Callable[[], None],
+    sources: Sequence[Source], languages: Sequence[str], staging: Staging, meter: Meter, on_commit: Callable[[], None]
 ) -> None:
-    """Read the sources on from where the tally is, to their end.
+    """Read the sources on from where the staging database is, to their end.
 
     `on_commit` is called when rows that a graph has a use for were committed. Raises SourceChanged when what was read
     before is not what it was, SourceError for what is damaged or no dump.
     """
+    tally = staging.tally
     _check_finished(sources, tally)
     if tally.is_whole:
         return
-    commits = _Commits(staging, tally, on_commit)
+    text_bytes, last_s = 0, time.monotonic()
+
+    def commit() -> None:
+        nonlocal text_bytes, last_s
+        staging.commit()
+        if tally.kept:
+            on_commit()
+        text_bytes, last_s = 0, time.monotonic()
+
     with ThreadPoolExecutor(_SORTERS) as pool:
         shapes = make_shapes(languages)
         for source in sources[len(tally.finished) :]:
             for block, found in _sort_blocks(source, tally.position, shapes, pool, meter):
-                _count(tally, block, found)
+                tally.count(block, found)
                 staging.add(found.tables)
-                commits.count(len(block.data))
-            _finish(tally, source)
+                text_bytes += len(block.data)
+                if text_bytes >= COMMIT_TEXT_BYTES or time.monotonic() - last_s >= COMMIT_SECONDS:
+                    commit()
+            tally.finish(source)
     tally.is_whole = True
-    commits.commit()
+    commit()
 
 
 def _check_finished(sources: Sequence[Source], tally: Tally) -> None:
@@ -71,30 +311,6 @@ def _check_finished(sources: Sequence[Source], tally: Tally) -> None:
         tally.finished[nth] = before.model_copy(update={"path": source.path})
 
 
-@dataclass(slots=True)
-class _Commits:
-    """Commits what is read when it is time to."""
-
-    staging: Staging
-    tally: Tally
-    on_commit: Callable[[], None]
-    text_bytes: int = 0
-    last_s: float = field(default_factory=time.monotonic)
-
-    def count(self, text_bytes: int) -> None:
-        """Count text that was read and added."""
-        self.text_bytes += text_bytes
-        if self.text_bytes >= COMMIT_TEXT_BYTES or time.monotonic() - self.last_s >= COMMIT_SECONDS:
-            self.commit()
-
-    def commit(self) -> None:
-        """Commit what was added."""
-        self.staging.commit(self.tally)
-        if self.tally.kept:
-            self.on_commit()
-        self.text_bytes, self.last_s = 0, time.monotonic()
-
-
 def _sort_blocks(
     source: Source, after: Position, shapes: Shapes, pool: ThreadPoolExecutor, meter: Meter
 ) -> Iterator[tuple[Block, Sorted]]:
@@ -108,32 +324,3 @@ def _sort_blocks(
             yield first, future.result()
     for block, future in under_way:
         yield block, future.result()
-
-
-def _count(tally: Tally, block: Block, found: Sorted) -> None:
-    triples = found.lines - found.blank - found.count_rows("malformed")
-    if block.first_line == 1 and not triples and found.count_rows("malformed"):
-        text = found.tables["malformed"][0]["text"][0].as_py()
-        raise SourceError(
-            f"{block.source}: none of its first lines is a triple ({text[:80]!r}); expected N-Triples or Turtle"
-        )
-    tally.position = block.end
-    tally.triples += triples
-    tally.blank += found.blank
-    tally.not_kept.update(found.not_kept)
-    for name in found.tables:
-        tally.read[name] += found.count_rows(name)
-
-
-def _finish(tally: Tally, source: Source) -> None:
-    if not tally.triples:
-        raise SourceError(f"{source.path}: holds no triple")
-    if tally.kept == tally.kept_before:
-        kinds = ", ".join(f"{count:,} {kind}" for kind, count in sorted(tally.not_kept.items()))
-        raise SourceError(
-            f"{source.path}: none of its triples is of use in a graph (so far {kinds}); expected a dump of Wikidata"
-        )
-    tally.finished.append(
-        SourceFile(path=source.path, size_bytes=source.size_bytes, sha256=source.sha256, lines=tally.position.lines)
-    )
-    tally.position, tally.triples, tally.kept_before = START, 0, tally.kept

@@ -1,75 +1,98 @@
 """Which triples of a Wikidata dump a graph keeps, found by the shape of their line, a block at a time.
 
-Kept are direct edges from item to item; dates and numbers of direct claims, statements and qualifiers
-(tasks/graph/loading/statement_shapes.py); labels, aliases and descriptions of items and labels of properties, in chosen
-languages; English Wikipedia articles (schema:about) with their names; redirects of items that were merged into others;
-and when items were last changed. Every other well-formed triple is counted by kind; every malformed line, and every
-line with a date or number that is none, is set aside. Whole blocks of lines are matched against one regular expression
-after the other by Arrow, with no Python per line; only lines in unusual spelling and wrong ones pass through
-`canonical_line` one by one. Lines are first told apart by how they begin, which costs next to nothing and spares each
-most of the expressions; of large blocks most lines are taken before that (tasks/graph/loading/scanning).
+Kept are direct edges from item to item; dates and numbers of direct claims, statements and qualifiers; labels, aliases
+and descriptions of items and labels of properties, in chosen languages; English Wikipedia articles (schema:about) with
+their names; redirects of items that were merged into others; and when items were last changed. Every other well-formed
+triple is counted by kind; every malformed line, and every line with a date or number that is none, is set aside. Whole
+blocks of lines are matched against one regular expression after the other by Arrow, with no Python per line; only lines
+in unusual spelling and wrong ones pass through `canonical_line` one by one. Lines are first told apart by how they
+begin, which costs next to nothing and spares each most of the expressions; of large blocks most lines are taken before
+that (tasks/graph/loading/scanning.py).
+
+Wikidata's RDF spreads one date over many lines. An item points to a statement (p:); the statement has a rank, a plain
+value (ps:), qualifiers (pq:), and for each date and number a value node (psv:, pqv:) that gives precision or unit.
+Direct claims (wdt:) give the plain value alone. All of these may come in any order, from any file, so they are staged
+and put together later (tasks/graph/loading/tables.py). Staged is what cannot be told to be useless when its line is read:
+
+- of ranks only the deprecated one, since the others change nothing;
+- of qualifiers only dates and numbers;
+- of statements' own values all, since any of them may be what a date in a qualifier is said of. External ids are the
+  bulk of the texts, but nothing in their lines tells them from titles and names. They go when tables are made, with
+  every statement that has neither date nor number; those that say an item stay as the claims' statements.
 """
 
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tasks.graph.loading.columns import (
-    ENTITY_START,
-    ITEM,
-    LINE_END,
-    PID,
-    resolve_escapes,
-    slice_number,
-    slice_pid,
-    slice_text,
-    spell_predicate,
-    split_each,
-    split_lines,
-    split_terms,
+from factmill.tasks.graph.loading.ntriples import (
+    DATE_TIME,
+    DECIMAL,
+    IRI,
+    LANGUAGE,
+    QUOTED,
+    TRIPLE,
+    canonical_line,
+    unescape,
 )
-from tasks.graph.loading.ntriples import DATE_TIME, DECIMAL, QUOTED, TRIPLE, canonical_line
-from tasks.graph.loading.rows import DUMP, Sorted
-from tasks.graph.loading.sources.streams import Block
-from tasks.graph.loading.statement_shapes import (
-    DATE,
-    ITEM_SHAPES,
-    NODE_SHAPES,
-    NUMBER,
-    STATEMENT_SHAPES,
-    UNKNOWN_VALUES,
-    Shape,
-)
+from factmill.tasks.graph.loading.rows import DUMP, Sorted
+from factmill.tasks.graph.loading.sources.streams import Block
 
 LABEL = b"http://www.w3.org/2000/01/rdf-schema#label"
-ALIAS = b"http://www.w3.org/2004/02/skos/core#altLabel"
-DESCRIPTION = b"http://schema.org/description"
 SAME_AS = b"http://www.w3.org/2002/07/owl#sameAs"
 ANY_LANGUAGE = "mul"
 """Tag of names that stand in all languages (in Wikidata since 2024); used where a language has none of its own."""
 SCANNED_BYTES = 1 << 20
-"""Blocks of so many bytes are scanned first (tasks/graph/loading/scanning), smaller ones not worth loading that for."""
+"""Blocks of so many bytes are scanned first (tasks/graph/loading/scanning.py), smaller ones not worth loading that for."""
 MALFORMED_BYTES_AT_MOST = 10_000
 """So much of a malformed line is set aside."""
 
-_PROPERTY = rb"<http://www\.wikidata\.org/entity/" + PID + rb">"
-_ARTICLE = rb"<https://en\.wikipedia\.org/wiki/[^\x00-\x20<>\"{}|^`\\]+>"
+_TEXT_TABLES = {
+    LABEL: "labels",
+    b"http://www.w3.org/2004/02/skos/core#altLabel": "aliases",
+    b"http://schema.org/description": "descriptions",
+}
+_LINE_END = len(b" .\n")
+# Arrow multiplies the stop by the number of rows when it makes room: an open end overflows and fails (seen in 26.0)
+_END = 2**31 - 1
+
+_WIKIDATA = b"<http://www.wikidata.org/"
+_ITEMS, _STATEMENTS, _NODES = (_WIKIDATA + rest for rest in (b"entity/Q", b"entity/statement/", b"value/"))
+_UNKNOWN_VALUES = _WIKIDATA + b".well-known/genid/"
+"""Begins the stand-ins for blank nodes on Wikidata's query service."""
+_LOCAL = rb"[^\x00-\x20<>\"{}|^`\\]+>"
+_PID = rb"P[1-9][0-9]{0,8}>"
+_ITEM = re.escape(_ITEMS) + rb"[1-9][0-9]{0,17}>"
+_PROPERTY = re.escape(_WIKIDATA + b"entity/") + _PID
+_STATEMENT, _NODE = re.escape(_STATEMENTS) + _LOCAL, re.escape(_NODES) + _LOCAL
+_ARTICLE = rb"<https://en\.wikipedia\.org/wiki/" + _LOCAL
 _CHANGED = (
     rb"<(?:http://www\.wikidata\.org/entity/Q[1-9][0-9]{0,17}|http://wikiba\.se/ontology(?:-beta)?#Dump"
     rb"|https?://www\.wikidata\.org/wiki/Special:EntityData/Q[1-9][0-9]{0,17})>"
 )
-_MOMENT = rb'"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]+)?(?:Z|[+\-][0-9]{2}:[0-9]{2})?"'
-_TEXT_TABLES = {LABEL: "labels", ALIAS: "aliases", DESCRIPTION: "descriptions"}
-_CLAIMS = {
-    DATE_TIME: (DATE, "not a date"),
-    DECIMAL: (NUMBER, "not a decimal number"),
-}
+_MOMENT = (
+    rb'"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]+)?(?:Z|[+\-][0-9]{2}:[0-9]{2})?"\^\^<'
+    + re.escape(DATE_TIME) + rb">"
+)  # fmt: skip
+# a year is 10^14 at most, as in text.values.literals
+_DATE = (
+    rb'"[+\-]?(?:[0-9]{4,14}|0+[0-9]{14}|0*10{14})-(?:0[0-9]|1[0-2])-(?:[0-2][0-9]|3[01])T[0-9]{2}:[0-9]{2}:[0-9]{2}'
+    rb'(?:\.[0-9]+)?(?:Z|[+\-][0-9]{2}:[0-9]{2})?"\^\^<http://www\.w3\.org/2001/XMLSchema#dateTime>'
+)
+"""What text.values.literals.date_key takes for a date."""
+_NUMBER = rb'"[+\-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)"\^\^<http://www\.w3\.org/2001/XMLSchema#decimal>'
+"""What text.values.literals.canonical_number takes for a number."""
+_DATE_OR_NUMBER = rb"(?:" + _DATE + rb"|" + _NUMBER + rb")"
+_PRECISION = rb'"(?:[0-9]|1[0-4])"\^\^<http://www\.w3\.org/2001/XMLSchema#integer>'
+_ONTOLOGY = rb"<http://wikiba\.se/ontology(?:-beta)?#"
+"""The name of Wikibase's ontology, now and until 2018."""
+_CHECKED = {DATE_TIME: (_DATE, "not a date"), DECIMAL: (_NUMBER, "not a decimal number")}
 """Datatypes whose literals are checked: what they look like, and what to say of those that do not."""
 
 _PROP = b"http://www.wikidata.org/prop/"
@@ -84,23 +107,161 @@ _KINDS = {
 }
 """Kinds of triples by namespace of their predicate."""
 
-
-@dataclass(frozen=True, slots=True)
-class Group:
-    """Lines that begin alike, and the shapes they may have: the first that fits counts."""
-
-    start: bytes
-    shapes: list[Shape]
+Read = Callable[[pa.BinaryArray], pa.Array]
+"""Terms → a column."""
+Take = Callable[[pa.BinaryArray, Sorted], None]
+Shape = tuple[bytes, Take]
+"""A regular expression of a triple in canonical form, without its full stop, and what takes the lines it fits."""
 
 
-@dataclass(frozen=True, slots=True)
-class Shapes:
+class Shapes(NamedTuple):
     """What lines are told apart by."""
 
     languages: tuple[str, ...]
     """Tags of texts that are kept."""
-    groups: list[Group]
-    """A line is of the first that it begins like."""
+    groups: list[tuple[bytes, list[Shape]]]
+    """Beginnings, and the shapes that lines may have which begin so. A line is of the first group that it begins like,
+    and has the first shape that fits."""
+
+
+def split_lines(data: bytes) -> pa.BinaryArray:
+    """Return the lines, each with its newline, without copying them."""
+    ends = np.flatnonzero(np.frombuffer(data, np.uint8) == ord("\n")) + 1
+    offsets = np.concatenate([[0], ends]).astype(np.int32)
+    return pa.Array.from_buffers(pa.binary(), len(ends), [None, pa.py_buffer(offsets), pa.py_buffer(data)])
+
+
+def split_each(values: pa.BinaryArray, by: bytes, into: int, *, reverse: bool = False) -> list[pa.BinaryArray]:
+    """Split each value into a fixed number of pieces; return the columns."""
+    pieces = pc.split_pattern(values, pattern=by, max_splits=into - 1, reverse=reverse).flatten()
+    return [pieces.take(np.arange(nth, len(pieces), into)) for nth in range(into)]
+
+
+def _split_terms(lines: pa.BinaryArray) -> list[pa.BinaryArray]:
+    """Return subjects and predicates without their `>`, and objects with the end of their line; no blank subjects."""
+    return split_each(lines, b"> ", 3)
+
+
+def _slice_text(values: pa.BinaryArray, start: int, stop: int = _END) -> pa.StringArray:
+    return pc.binary_slice(values, start, stop).cast(pa.string())
+
+
+def _make_reader(begin: bytes, *, ends_line: bool = False, number: pa.DataType | None = None) -> Read:
+    """Return what reads that which stands behind `begin` in each IRI, as text or as number."""
+    start, stop = len(begin), -_LINE_END - 1 if ends_line else _END
+
+    def read(iris: pa.BinaryArray) -> pa.Array:
+        texts = _slice_text(iris, start, stop)
+        return texts.cast(pa.int64()).cast(number) if number else texts
+
+    return read
+
+
+_read_item, _read_last_item = (_make_reader(_ITEMS, ends_line=last, number=pa.int64()) for last in (False, True))
+_read_statement, _read_last_statement = (_make_reader(_STATEMENTS, ends_line=last) for last in (False, True))
+_read_node, _read_last_node = (_make_reader(_NODES, ends_line=last) for last in (False, True))
+_read_page = _make_reader(b"<")
+
+
+def _read_property(namespace: bytes) -> Read:
+    return _make_reader(_WIKIDATA + namespace + b"/P", number=pa.int32())
+
+
+def _read_value(literals: pa.BinaryArray) -> pa.StringArray:
+    """Return what stands in quotes of literals with a datatype; it has no escapes."""
+    return _slice_text(split_each(literals, b'"^^', 2)[0], 1)
+
+
+def _read_precision(literals: pa.BinaryArray) -> pa.Int32Array:
+    return _read_value(literals).cast(pa.int32())
+
+
+def _read_quoted(literals: pa.BinaryArray) -> pa.StringArray:
+    """Return the texts of literals, whatever their language or datatype, with their escapes resolved."""
+    return _resolve_escapes(_slice_text(split_each(literals, b'"', 2, reverse=True)[0], 1))
+
+
+def _resolve_escapes(texts: pa.StringArray) -> pa.StringArray:
+    escaped = pc.match_substring(texts, pattern="\\")
+    if not escaped.true_count:
+        return texts
+    plain = pa.array([unescape(text) for text in texts.filter(escaped).to_pylist()], pa.string())
+    return pc.replace_with_mask(texts, escaped, plain)
+
+
+def _keep(table: str, *reads: Read | None) -> Take:
+    """Return what takes lines into a table, whose columns are read from their terms, from all but those of None."""
+
+    def take(lines: pa.BinaryArray, out: Sorted) -> None:
+        terms = _split_terms(lines)
+        out.add(table, *(read(each) for read, each in zip(reads, terms, strict=False) if read))
+
+    return take
+
+
+def _keep_said(tables: Mapping[str, bytes], read: Read) -> Take:
+    """Return what takes what statements say into one of some tables, by the namespace of their predicates."""
+
+    def take(lines: pa.BinaryArray, out: Sorted) -> None:
+        statements, predicates, objects = _split_terms(lines)
+        statements, values = _read_statement(statements), read(objects)
+        for table, namespace in tables.items():
+            mine = pc.starts_with(predicates, pattern=_WIKIDATA + namespace + b"/P")
+            properties = _read_property(namespace)(predicates.filter(mine))
+            out.add(table, statements.filter(mine), properties, values.filter(mine))
+
+    return take
+
+
+def _take_other_values(lines: pa.BinaryArray, out: Sorted) -> None:
+    statements, predicates, objects = _split_terms(lines)
+    statements, properties = _read_statement(statements), _read_property(b"prop/statement")(predicates)
+    is_quoted = pc.starts_with(objects, pattern=b'"')
+    is_unknown = pc.starts_with(objects, pattern=_UNKNOWN_VALUES)
+    is_item = pc.match_substring_regex(objects, pattern=rb"\A" + _ITEM + rb" \.\n\z")
+    is_iri = pc.invert(pc.or_(pc.or_(is_quoted, is_unknown), is_item))
+    for table, mine, read in (
+        ("item_values", is_item, _read_last_item),
+        ("other_values", is_quoted, _read_quoted),
+        ("other_values", is_iri, _make_reader(b"<", ends_line=True)),
+    ):
+        out.add(table, statements.filter(mine), properties.filter(mine), read(objects.filter(mine)))
+    if is_unknown.true_count:
+        out.not_kept["unknown_value"] += is_unknown.true_count
+
+
+def _take_texts(lines: pa.BinaryArray, out: Sorted) -> None:
+    things, predicates, literals = _split_terms(lines)
+    is_item = pc.starts_with(things, pattern=_ITEMS)
+    numbers = _read_item(things)
+    quoted, tags = split_each(literals, b'"@', 2, reverse=True)
+    languages = pc.ascii_lower(_slice_text(tags, 0, -_LINE_END))
+    texts = _resolve_escapes(_slice_text(quoted, 1))
+    for predicate, table in _TEXT_TABLES.items():
+        mine = pc.and_(pc.equal(predicates, b"<" + predicate), is_item)
+        out.add(table, numbers.filter(mine), languages.filter(mine), texts.filter(mine))
+    other = pc.invert(is_item)
+    out.add("property_labels", numbers.filter(other), languages.filter(other), texts.filter(other))
+
+
+def _take_changes(lines: pa.BinaryArray, out: Sorted) -> None:
+    things, _, literals = _split_terms(lines)
+    ids = pc.replace_substring_regex(_slice_text(things, 1), pattern=r"^.*(?:/Q|#Dump)", replacement="")
+    out.add("changes", pc.if_else(pc.equal(ids, ""), str(DUMP), ids).cast(pa.int64()), _read_value(literals))
+
+
+def _count_unkept(lines: pa.BinaryArray, out: Sorted) -> None:
+    behind_subjects = split_each(lines, b" <", 2)[1]
+    predicates, objects = split_each(behind_subjects, b"> ", 2)
+    marks = pc.if_else(pc.starts_with(objects, pattern=_UNKNOWN_VALUES), b"_", pc.binary_slice(objects, 0, 1))
+    pairs = pa.table({"predicate": predicates, "mark": marks}).group_by(["predicate", "mark"])
+    for group in pairs.aggregate([([], "count_all")]).to_pylist():
+        out.not_kept[name_unkept(group["predicate"], group["mark"])] += group["count_all"]
+
+
+def _spell(*namespaces: bytes) -> bytes:
+    """Return the regular expression of a property's predicate in any of some namespaces of Wikidata."""
+    return re.escape(_WIKIDATA) + rb"(?:" + rb"|".join(map(re.escape, namespaces)) + rb")/" + _PID
 
 
 def make_shapes(languages: Sequence[str]) -> Shapes:
@@ -109,39 +270,45 @@ def make_shapes(languages: Sequence[str]) -> Shapes:
     Languages are lower-case tags; `en` does not stand for `en-gb`, but `mul` is always kept with them.
     """
     kept = tuple(sorted({*languages, ANY_LANGUAGE}))
-    tags = b"|".join(re.escape(language).encode() for language in kept)
-    texts = b"|".join(re.escape(predicate) for predicate in _TEXT_TABLES)
-    words = rb" " + QUOTED + rb"@(?i:" + tags + rb")"
-    changed: Shape = (
-        _CHANGED + rb" <http://schema\.org/dateModified> " + _MOMENT + rb"\^\^<" + re.escape(DATE_TIME) + rb">",
-        _take_changes,
-    )
-    groups = [
-        Group(
-            b"<http://www.wikidata.org/entity/Q",
-            [
-                (ITEM + rb" " + spell_predicate(b"prop/direct") + rb" " + ITEM, _take_edges),
-                (ITEM + rb" <(?:" + texts + rb")>" + words, _take_texts),
-                *ITEM_SHAPES,
-                changed,
-                (ITEM + rb" <" + re.escape(SAME_AS) + rb"> " + ITEM, _take_redirects),
-            ],
-        ),
-        Group(b"<http://www.wikidata.org/entity/s", STATEMENT_SHAPES),
-        Group(b"<http://www.wikidata.org/value/", NODE_SHAPES),
-        Group(
-            b"<http://www.wikidata.org/entity/P", [(_PROPERTY + rb" <" + re.escape(LABEL) + rb">" + words, _take_texts)]
-        ),
-        Group(
-            b"<https://en.wikipedia.org/wiki/",
-            [
-                (_ARTICLE + rb" <http://schema\.org/about> " + ITEM, _take_articles),
-                (_ARTICLE + rb" <http://schema\.org/name> " + QUOTED + rb"@en", _take_article_names),
-            ],
-        ),
-        Group(b"<http", [changed]),
-    ]
-    return Shapes(kept, groups)
+    words = QUOTED + rb"@(?i:" + b"|".join(re.escape(language).encode() for language in kept) + rb")"
+    texts = rb"<(?:" + b"|".join(map(re.escape, _TEXT_TABLES)) + rb")>"
+    said = {"statement_values": b"prop/statement", "qualifier_values": b"prop/qualifier"}
+    pointed = {"statement_nodes": b"prop/statement/value", "qualifier_nodes": b"prop/qualifier/value"}
+    any_value = rb"(?:" + IRI + rb"|" + QUOTED + rb"(?:@" + LANGUAGE + rb"|\^\^" + IRI + rb")?)"
+    direct = _read_property(b"prop/direct")
+    changed = (_CHANGED, rb"<http://schema\.org/dateModified>", _MOMENT, _take_changes)
+    groups: list[tuple[bytes, list[tuple[bytes, bytes, bytes, Take]]]] = [
+        (_ITEMS, [
+            (_ITEM, _spell(b"prop/direct"), _ITEM, _keep("edges", _read_item, direct, _read_last_item)),
+            (_ITEM, texts, words, _take_texts),
+            (_ITEM, _spell(b"prop"), _STATEMENT,
+             _keep("statements", _read_item, _read_property(b"prop"), _read_last_statement)),
+            (_ITEM, _spell(b"prop/direct"), _DATE_OR_NUMBER, _keep("direct_values", _read_item, direct, _read_value)),
+            changed,
+            (_ITEM, rb"<" + re.escape(SAME_AS) + rb">", _ITEM, _keep("redirects", _read_item, None, _read_last_item)),
+        ]),
+        (_WIKIDATA + b"entity/s", [
+            (_STATEMENT, _spell(*said.values()), _DATE_OR_NUMBER, _keep_said(said, _read_value)),
+            (_STATEMENT, _spell(b"prop/statement"), any_value, _take_other_values),
+            (_STATEMENT, _spell(*pointed.values()), _NODE, _keep_said(pointed, _read_last_node)),
+            (_STATEMENT, _ONTOLOGY + rb"rank>", _ONTOLOGY + rb"DeprecatedRank>", _keep("deprecated", _read_statement)),
+        ]),
+        (_NODES, [
+            (_NODE, _ONTOLOGY + rb"timeValue>", _DATE, _keep("times", _read_node, None, _read_value)),
+            (_NODE, _ONTOLOGY + rb"timePrecision>", _PRECISION,
+             _keep("precisions", _read_node, None, _read_precision)),
+            (_NODE, _ONTOLOGY + rb"quantityAmount>", _NUMBER, _keep("amounts", _read_node, None, _read_value)),
+            (_NODE, _ONTOLOGY + rb"quantityUnit>", _ITEM, _keep("units", _read_node, None, _read_last_item)),
+        ]),
+        (_WIKIDATA + b"entity/P", [(_PROPERTY, rb"<" + re.escape(LABEL) + rb">", words, _take_texts)]),
+        (b"<https://en.wikipedia.org/wiki/", [
+            (_ARTICLE, rb"<http://schema\.org/about>", _ITEM, _keep("articles", _read_page, None, _read_last_item)),
+            (_ARTICLE, rb"<http://schema\.org/name>", QUOTED + rb"@en",
+             _keep("article_names", _read_page, None, _read_quoted)),
+        ]),
+        (b"<http", [changed]),
+    ]  # fmt: skip
+    return Shapes(kept, [(start, [(b" ".join(terms), take) for *terms, take in shapes]) for start, shapes in groups])
 
 
 def sort_block(block: Block, shapes: Shapes) -> Sorted:
@@ -152,16 +319,16 @@ def sort_block(block: Block, shapes: Shapes) -> Sorted:
     unlike = np.arange(len(lines))
     if _is_utf8(lines):
         left = _scan_lines(block.data, lines, shapes, out) if len(block.data) >= SCANNED_BYTES else unlike
-        unlike = left[_sort_lines(lines.take(pa.array(left)), shapes.groups, out)]
-    respelled = b"".join(_respell(block, lines, unlike, out))
-    if respelled and len(_sort_lines(split_lines(respelled), shapes.groups, out)):
+        unlike = left[_sort_lines(lines.take(pa.array(left)), shapes, out)]
+    respelled = _respell(block, lines, unlike, out)
+    if respelled and len(_sort_lines(split_lines(respelled), shapes, out)):
         raise AssertionError("a line in canonical form fits no shape")
     return out
 
 
 def _scan_lines(data: bytes, lines: pa.BinaryArray, shapes: Shapes, out: Sorted) -> npt.NDArray[np.intp]:
     # what is compiled takes half a second to load
-    from tasks.graph.loading.scanning.lines import scan_lines
+    from factmill.tasks.graph.loading.scanning import scan_lines
 
     ends = np.frombuffer(lines.buffers()[1], np.int32)[1:]
     return scan_lines(data, ends, shapes.languages, name_unkept, out)
@@ -181,7 +348,10 @@ def name_unkept(predicate: bytes, mark: bytes) -> str:
     if predicate in _TEXT_TABLES and mark == b'"':
         return "text"
     if predicate.startswith(_PROP):
-        return _name_claim(predicate.removeprefix(_PROP), mark)
+        name = predicate.removeprefix(_PROP)
+        kind = next((kind for namespace, kind in _KINDS.items() if name.startswith(namespace)), "statement")
+        is_other = kind == "direct_literal" and mark != b'"'
+        return "unknown_value" if mark == b"_" and kind != "reference" else "direct_other" if is_other else kind
     for ontology in _ONTOLOGIES:
         if predicate.startswith(ontology):
             word = predicate.removeprefix(ontology)
@@ -193,15 +363,7 @@ def name_unkept(predicate: bytes, mark: bytes) -> str:
     return "page" if predicate in _PAGE_PREDICATES else "other"
 
 
-def _name_claim(name: bytes, mark: bytes) -> str:
-    kind = next((kind for namespace, kind in _KINDS.items() if name.startswith(namespace)), "statement")
-    if mark == b"_" and kind != "reference":
-        return "unknown_value"
-    return "direct_other" if kind == "direct_literal" and mark != b'"' else kind
-
-
-@dataclass(frozen=True, slots=True)
-class _Lines:
+class _Lines(NamedTuple):
     """Some lines of a block and their positions in it."""
 
     lines: pa.BinaryArray
@@ -217,32 +379,26 @@ class _Lines:
         return inside, _Lines(self.lines.filter(pc.invert(mask)), self.places[~is_in])
 
 
-def _sort_lines(lines: pa.BinaryArray, groups: Sequence[Group], out: Sorted) -> npt.NDArray[np.intp]:
+def _sort_lines(lines: pa.BinaryArray, shapes: Shapes, out: Sorted) -> npt.NDArray[np.intp]:
     """Sort the lines of known shapes into `out`; return the positions of all others."""
     wrong, left = _Lines(lines, np.arange(len(lines))).divide(_find_wrong_literals(lines))
     unlike = [wrong.places]
-    for group in groups:
-        mine, left = left.divide(pc.starts_with(left.lines, pattern=group.start))
-        unlike.append(_sort_group(mine, group.shapes, out))
-    unlike.append(_sort_group(left, [], out))
+    for start, group in [*shapes.groups, (b"", [])]:
+        mine, left = left.divide(pc.starts_with(left.lines, pattern=start))
+        for pattern, take in [*group, (TRIPLE, _count_unkept)]:
+            if not len(mine.lines):
+                break
+            fitting, mine = mine.divide(pc.match_substring_regex(mine.lines, pattern=rb"\A" + pattern + rb" \.\n\z"))
+            if len(fitting.lines):
+                take(fitting.lines, out)
+        unlike.append(mine.places)
     return np.sort(np.concatenate(unlike))
-
-
-def _sort_group(left: _Lines, shapes: Sequence[Shape], out: Sorted) -> npt.NDArray[np.intp]:
-    for pattern, take in [*shapes, (TRIPLE, _count_unkept)]:
-        if not len(left.lines):
-            break
-        fits = pc.match_substring_regex(left.lines, pattern=rb"\A" + pattern + rb" \.\n\z")
-        mine, left = left.divide(fits)
-        if len(mine.lines):
-            take(mine.lines, out)
-    return left.places
 
 
 def _find_wrong_literals(lines: pa.BinaryArray) -> pa.BooleanArray:
     """Return which lines end in a literal that is not what its datatype says, as far as can be told unread."""
     wrong = pa.array(np.zeros(len(lines), bool))
-    for datatype, (shape, _) in _CLAIMS.items():
+    for datatype, (shape, _) in _CHECKED.items():
         claims = pc.ends_with(lines, pattern=b'"^^<' + datatype + b"> .\n")
         if claims.true_count:
             # a quote behind a space can only be the first of a literal
@@ -251,28 +407,22 @@ def _find_wrong_literals(lines: pa.BinaryArray) -> pa.BooleanArray:
     return wrong
 
 
-def _find_flaw(line: bytes) -> str | None:
-    """Return what is wrong with the literal of a line in canonical form, if anything is."""
-    for datatype, (shape, reason) in _CLAIMS.items():
-        if line.endswith(b'"^^<' + datatype + b"> .\n") and not re.search(rb" " + shape + rb" \.\n\Z", line):
-            return reason
-    return None
-
-
-def _respell(block: Block, lines: pa.BinaryArray, places: npt.NDArray[np.intp], out: Sorted) -> Iterator[bytes]:
-    """Yield lines in canonical form; set aside the malformed ones."""
+def _respell(block: Block, lines: pa.BinaryArray, places: npt.NDArray[np.intp], out: Sorted) -> bytes:
+    """Return lines in canonical form; set aside the malformed ones."""
+    spelled: list[bytes] = []
     aside: list[tuple[str, int, str, str]] = []
     for place, line in zip(places.tolist(), lines.take(pa.array(places)).to_pylist(), strict=True):
-        spelled, reason = _read_line(line)
+        canonical, reason = _read_line(line)
         if reason:
             text = line[:MALFORMED_BYTES_AT_MOST].decode(errors="backslashreplace").removesuffix("\n")
             aside.append((block.source, block.first_line + place, reason, text))
-        elif spelled:
-            yield spelled
+        elif canonical:
+            spelled.append(canonical)
         else:
             out.blank += 1
     if aside:
         out.add("malformed", *(pa.array(column) for column in zip(*aside, strict=True)))
+    return b"".join(spelled)
 
 
 def _read_line(line: bytes) -> tuple[bytes, str | None]:
@@ -284,7 +434,10 @@ def _read_line(line: bytes) -> tuple[bytes, str | None]:
     spelled = canonical_line(line)
     if spelled is None:
         return b"", "not a triple"
-    return spelled, _find_flaw(spelled)
+    for datatype, (shape, reason) in _CHECKED.items():
+        if spelled.endswith(b'"^^<' + datatype + b"> .\n") and not re.search(rb" " + shape + rb" \.\n\Z", spelled):
+            return spelled, reason
+    return spelled, None
 
 
 def _is_utf8(lines: pa.BinaryArray) -> bool:
@@ -293,60 +446,3 @@ def _is_utf8(lines: pa.BinaryArray) -> bool:
     except pa.ArrowInvalid:
         return False
     return True
-
-
-def _take_edges(lines: pa.BinaryArray, out: Sorted) -> None:
-    subjects, properties, objects = split_terms(lines)
-    out.add(
-        "edges",
-        slice_number(subjects, ENTITY_START),
-        slice_pid(properties, b"prop/direct"),
-        slice_number(objects, ENTITY_START, -LINE_END - 1),
-    )
-
-
-def _take_texts(lines: pa.BinaryArray, out: Sorted) -> None:
-    things, predicates, literals = split_terms(lines)
-    is_item = pc.starts_with(things, pattern=b"<http://www.wikidata.org/entity/Q")
-    numbers = slice_number(things, ENTITY_START)
-    quoted, tags = split_each(literals, b'"@', 2, reverse=True)
-    languages = pc.ascii_lower(slice_text(tags, 0, -LINE_END))
-    texts = resolve_escapes(slice_text(quoted, 1))
-    for predicate, table in _TEXT_TABLES.items():
-        mine = pc.and_(pc.equal(predicates, b"<" + predicate), is_item)
-        out.add(table, numbers.filter(mine), languages.filter(mine), texts.filter(mine))
-    other = pc.invert(is_item)
-    out.add("property_labels", numbers.filter(other), languages.filter(other), texts.filter(other))
-
-
-def _take_articles(lines: pa.BinaryArray, out: Sorted) -> None:
-    pages, _, items = split_terms(lines)
-    out.add("articles", slice_text(pages, 1), slice_number(items, ENTITY_START, -LINE_END - 1))
-
-
-def _take_article_names(lines: pa.BinaryArray, out: Sorted) -> None:
-    pages, _, literals = split_terms(lines)
-    names = slice_text(literals, 1, -LINE_END - len('"@en'))
-    out.add("article_names", slice_text(pages, 1), resolve_escapes(names))
-
-
-def _take_changes(lines: pa.BinaryArray, out: Sorted) -> None:
-    things, _, literals = split_terms(lines)
-    moments = split_each(literals, b'"^^', 2)[0]
-    ids = pc.replace_substring_regex(slice_text(things, 1), pattern=r"^.*(?:/Q|#Dump)", replacement="")
-    items = pc.if_else(pc.equal(ids, ""), str(DUMP), ids).cast(pa.int64())
-    out.add("changes", items, slice_text(moments, 1))
-
-
-def _take_redirects(lines: pa.BinaryArray, out: Sorted) -> None:
-    items, _, targets = split_terms(lines)
-    out.add("redirects", slice_number(items, ENTITY_START), slice_number(targets, ENTITY_START, -LINE_END - 1))
-
-
-def _count_unkept(lines: pa.BinaryArray, out: Sorted) -> None:
-    behind_subjects = split_each(lines, b" <", 2)[1]
-    predicates, objects = split_each(behind_subjects, b"> ", 2)
-    marks = pc.if_else(pc.starts_with(objects, pattern=UNKNOWN_VALUES), b"_", pc.binary_slice(objects, 0, 1))
-    pairs = pa.table({"predicate": predicates, "mark": marks}).group_by(["predicate", "mark"])
-    for group in pairs.aggregate([([], "count_all")]).to_pylist():
-        out.not_kept[name_unkept(group["predicate"], group["mark"])] += group["count_all"]

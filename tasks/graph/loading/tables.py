@@ -1,12 +1,20 @@
-"""The tables of a graph in DuckDB: how the rows read from a dump become sorted tables, and their digest.
+"""The tables of a graph in DuckDB: claims, dates and numbers, and how rows read from a dump become sorted tables.
 
 Rows are sorted by the key they are looked up by, so that DuckDB skips what cannot match and no index has to fit into
 memory. Every repetition is merged in SQL, where DuckDB can spill to disk; the result depends on the set of triples
 alone, not on their order or their files.
+
+A direct claim does not name its statement, so the edges that paths are walked on know none. Here are all statements
+that are not deprecated, each of several that say one claim. A whole dump has some hundred million of them; so each step
+is a table of its own: DuckDB spills one big join, grouping or sort to disk, but two at once can need more memory than
+they get.
+
+A number is stored in its canonical spelling, since stores keep numbers by value: both engines have to tell it alike.
+Everything is joined in DuckDB, which spills to disk, and first cut down to the statements that have a date or number:
+most of Wikidata's have none. The result depends on the set of triples alone.
 """
 
 import hashlib
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +22,148 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
-from tasks.core.fingerprints import digest_json
-from tasks.graph.loading.claim_tables import store_claims
-from tasks.graph.loading.literal_tables import store_literals
-from tasks.graph.loading.rows import DUMP
+from factmill.tasks.core.fingerprints import digest_json
+from factmill.tasks.graph.loading.rows import DUMP
+from factmill.tasks.text.values.literals import UNITLESS
+
+_STEPS = {
+    "said_items": "FROM staging.item_values ANTI JOIN staging.deprecated USING (statement)",
+    "said_claims": (
+        "SELECT item, property, value AS object, statement"
+        " FROM staging.statements JOIN staging.said_items USING (statement, property)"
+    ),
+    # a dump may repeat a line, and files may overlap
+    "different_claims": "SELECT DISTINCT item, property, object, statement FROM staging.said_claims",
+}
+"""Tables in staging on the way to the claims, each made from those before it."""
+
+_CLAIMS = "CREATE TABLE claims AS FROM staging.different_claims ORDER BY item, property, object, statement"
+
+
+def store_claims(connection: duckdb.DuckDBPyConnection) -> None:
+    """Write the table `claims` into the database in use from `staging`; it stays empty where a dump has no statements."""
+    for name, query in _STEPS.items():
+        connection.execute(f"CREATE OR REPLACE TABLE staging.{name} AS {query}")
+    connection.execute(_CLAIMS)
+    # what follows needs the room on disk
+    for name in _STEPS:
+        connection.execute(f"DROP TABLE staging.{name}")
+
+
+# dates and numbers have no common spelling: dates alone hold a T
+_IS_DATE = "contains(value, 'T')"
+# year, month and day are digits of one number; before year 0 the year alone counts down
+_DATE_DIGITS = "replace(split_part(ltrim(value, '+-'), 'T', 1), '-', '')::BIGINT"
+_KEY_OF_DATE = (
+    f"CASE WHEN starts_with(value, '-') THEN 2 * mod({_DATE_DIGITS}, 10000) - {_DATE_DIGITS} ELSE {_DATE_DIGITS} END"
+)
+_DIGITS = "ltrim(value, '+-0')"
+_SHORTEST = f"CASE WHEN contains(value, '.') THEN rtrim(rtrim({_DIGITS}, '0'), '.') ELSE {_DIGITS} END"
+_NUMBER = (
+    f"CASE WHEN starts_with(value, '-') AND {_SHORTEST} <> '' THEN '-' ELSE '' END"
+    f" || CASE WHEN {_SHORTEST} = '' OR starts_with({_SHORTEST}, '.') THEN '0' ELSE '' END || {_SHORTEST}"
+)
+NUMBER = f"CASE WHEN NOT {_IS_DATE} THEN {_NUMBER} END"
+"""SQL: text.values.literals.canonical_number of a column `value`; null for dates."""
+_VALUE = f"coalesce({NUMBER}, value)"
+"""SQL: a column `value` in the spelling in which it is stored."""
+KEY = (
+    f"CASE WHEN {_IS_DATE} THEN {_KEY_OF_DATE}"
+    " ELSE (md5_number_lower(number) & 9223372036854775807)::BIGINT END"
+)  # fmt: skip
+"""SQL: text.values.literals.date_key of a column `value`, number_key of its column `number`."""
+
+# each date or number of a statement once, with the property that says it: the statement's own or a qualifier's
+_SAID = f"""
+    SELECT DISTINCT statement, property AS says, false AS qualifies, {_VALUE} AS value FROM staging.statement_values
+    UNION ALL SELECT DISTINCT statement, property, true, {_VALUE} FROM staging.qualifier_values
+"""
+_LITERAL_TABLES_STEPS = {
+    "valid": f"SELECT * FROM ({_SAID}) ANTI JOIN staging.deprecated USING (statement)",
+    "owners": (
+        "SELECT DISTINCT item, property, statement FROM staging.statements SEMI JOIN staging.valid USING (statement)"
+    ),
+    # a node is told anew wherever a dump mentions it: once is enough before joining
+    "meanings": (
+        "SELECT node, value, precision, NULL::BIGINT AS unit FROM (SELECT DISTINCT * FROM staging.times)"
+        " LEFT JOIN (SELECT DISTINCT * FROM staging.precisions) USING (node)"
+        f" UNION ALL SELECT node, {_VALUE}, NULL, NULLIF(unit, {UNITLESS}) FROM (SELECT DISTINCT * FROM staging.amounts)"
+        " LEFT JOIN (SELECT DISTINCT * FROM staging.units) USING (node)"
+    ),
+    "meant": (
+        "SELECT DISTINCT statement, says, qualifies, value, precision::UTINYINT AS precision, unit FROM ("
+        " SELECT DISTINCT statement, property AS says, false AS qualifies, node FROM staging.statement_nodes"
+        " UNION ALL SELECT DISTINCT statement, property, true, node FROM staging.qualifier_nodes"
+        ") JOIN staging.meanings USING (node) SEMI JOIN staging.valid USING (statement, says, qualifies, value)"
+    ),
+    "mains": (
+        "SELECT DISTINCT statement, property, main FROM ("
+        f" SELECT statement, property, {_VALUE} AS main FROM staging.statement_values"
+        " UNION ALL SELECT statement, property, 'Q' || value FROM staging.item_values"
+        " UNION ALL SELECT statement, property, value FROM staging.other_values"
+        ") SEMI JOIN (FROM staging.valid WHERE qualifies) USING (statement)"
+    ),
+    "direct": f"SELECT DISTINCT item, property, {_VALUE} AS value FROM staging.direct_values",
+    # of all statements only those that can stand for a date or number need to be kept in mind
+    "stands": ("SELECT DISTINCT item, property FROM staging.statements SEMI JOIN staging.direct USING (property)"),
+    # one join a step: DuckDB spills one to disk, but several at once, or one and a sort, need more memory than they get
+    "owned": (
+        "SELECT item, property, statement, says, qualifies, value"
+        " FROM staging.valid JOIN staging.owners USING (statement)"
+    ),
+    "explained": "FROM staging.owned LEFT JOIN staging.meant USING (statement, says, qualifies, value)",
+    "qualified": (
+        "SELECT item, property, says, statement, value, precision, unit, main"
+        " FROM (FROM staging.explained WHERE qualifies) LEFT JOIN staging.mains USING (statement, property)"
+    ),
+}
+"""Tables in staging on the way to the literals, each made from those before it."""
+
+# a truthy dump has no statements, and its rows need no copy
+_STANDING = "FROM staging.direct ANTI JOIN staging.stands USING (item, property)"
+
+# all is computed before rows are sorted, which several threads do at once; numbering them takes one
+_LITERALS = f"""
+    SELECT row_number() OVER () - 1 AS id, * FROM (
+        SELECT *, {KEY} AS key FROM (
+            SELECT *, {NUMBER} AS number FROM (
+                SELECT item, property, NULL::INTEGER AS qualifier, statement, value, precision, unit, NULL AS main
+                FROM staging.explained WHERE NOT qualifies AND says = property
+                UNION ALL SELECT * FROM staging.qualified
+                UNION ALL SELECT item, property, NULL, NULL, value, NULL, NULL, NULL FROM standing
+            )
+        ) ORDER BY item, property, qualifier NULLS FIRST, statement NULLS FIRST, value,
+            precision NULLS FIRST, unit NULLS FIRST, main NULLS FIRST
+    )
+"""
+
+_LEFT_OUT = {
+    "deprecated": f"SELECT count(*) FROM ({_SAID}) SEMI JOIN staging.deprecated USING (statement)",
+    "unlinked": (
+        "SELECT count(*) FROM ("
+        " SELECT statement FROM staging.valid ANTI JOIN staging.owners USING (statement) WHERE qualifies UNION ALL"
+        " SELECT v.statement FROM staging.valid v ANTI JOIN staging.owners o"
+        " ON o.statement = v.statement AND o.property = v.says WHERE NOT qualifies)"
+    ),
+    "direct": "SELECT count(*) FROM staging.direct SEMI JOIN staging.stands USING (item, property)",
+}
+
+
+def store_literals(connection: duckdb.DuckDBPyConnection) -> dict[str, int]:
+    """Write the table `literals` into the database in use from `staging`; return what was left out, in triples.
+
+    `deprecated`: dates and numbers of deprecated statements and their qualifiers; `unlinked`: those of statements that
+    no item has under that property; `direct`: those of direct claims that statements stand for.
+    """
+    for name, query in _LITERAL_TABLES_STEPS.items():
+        connection.execute(f"CREATE OR REPLACE TABLE staging.{name} AS {query}")
+    standing = "staging.direct"
+    if _read_value(connection, "SELECT count(*) FROM staging.stands"):
+        standing = "staging.standing"
+        connection.execute(f"CREATE OR REPLACE TABLE {standing} AS {_STANDING}")
+    connection.execute(f"CREATE TABLE literals AS WITH standing AS (FROM {standing}) {_LITERALS}")
+    return {kind: _read_value(connection, query) for kind, query in _LEFT_OUT.items()}
+
 
 _MEMORY_LIMIT = "512MB"
 _THREADS = 2
@@ -90,18 +236,11 @@ def attach_database(connection: duckdb.DuckDBPyConnection, path: Path, name: str
     connection.execute(f"ATTACH '{quoted}' AS {name}{' (READ_ONLY)' if read_only else ''}")
 
 
-@dataclass(frozen=True, slots=True)
-class Stored:
-    """What came of the rows that were read."""
+def store_tables(connection: duckdb.DuckDBPyConnection, database: Path) -> tuple[dict[str, int], dict[str, int]]:
+    """Write the tables of a graph into a new database from `staging`, and use it.
 
-    rows: dict[str, int]
-    """Rows by table."""
-    left_out: dict[str, int]
-    """Dates and numbers that are not in the table `literals`, by reason (`store_literals`)."""
-
-
-def store_tables(connection: duckdb.DuckDBPyConnection, database: Path) -> Stored:
-    """Write the tables of a graph into a new database from `staging`, and use it."""
+    Returns the rows by table, and how many dates and numbers are not in `literals`, by reason (`store_literals`).
+    """
     attach_database(connection, database, "graph")
     connection.execute("USE graph")
     left_out = store_literals(connection)
@@ -111,8 +250,7 @@ def store_tables(connection: duckdb.DuckDBPyConnection, database: Path) -> Store
     connection.execute("CREATE TABLE malformed AS FROM staging.malformed ORDER BY file, line_no")
     # closing writes out what is left too, but keeps to itself that the disk is full
     connection.execute("CHECKPOINT graph")
-    rows = {name: _read_value(connection, f"SELECT count(*) FROM {name}") for name in _DIGESTED}
-    return Stored(rows, left_out)
+    return {name: _read_value(connection, f"SELECT count(*) FROM {name}") for name in _DIGESTED}, left_out
 
 
 def find_dump_date(connection: duckdb.DuckDBPyConnection) -> str | None:

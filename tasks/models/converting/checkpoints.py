@@ -1,23 +1,31 @@
-"""Hugging Face checkpoints on their way to CTranslate2: their JSON files, and the conversion with a vocabulary of ours.
+"""Hugging Face checkpoints on their way to CTranslate2: JSON files, tensors read with numpy alone, and the conversion with a vocabulary of ours.
 
 The weights are read with transformers and torch (the extra `convert`); nothing else needs them. The tokenizer of
 transformers is never asked, since what it makes of a checkpoint's files changes with its version: the converter gets the
 tokens in the order of their numbers from whoever read the files.
+
+The form: eight bytes with the length of a JSON header (little endian), the header (name → dtype, shape, where its bytes
+begin and end after the header), the bytes. We read it ourselves because the usual reader gives bfloat16 to torch only.
 """
 
 import importlib
 import json
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tasks.errors import UsageError
-from tasks.files import absolute_path
-from tasks.models.converting.weights import WEIGHTS, Quantization, settle_weights
-from tasks.models.model_folder import MANIFEST, IfThere, Kind, ModelManifest, Origin, copy_model, store_model
+import numpy as np
+import numpy.typing as npt
 
-_INSTALL = "pip install 'factmill[convert]'"
+from factmill.tasks.errors import UsageError
+from factmill.tasks.files import absolute_path
+from factmill.tasks.models.converting.weights import WEIGHTS, Quantization, settle_weights
+from factmill.tasks.models.model_folder import MANIFEST, IfThere, Kind, ModelManifest, Origin, copy_model, store_model
+
+Convert = Callable[[Path, Path], Origin]
+"""What writes the files of a model: from the first folder into the second, which is empty."""
 
 
 @dataclass(frozen=True)
@@ -51,37 +59,33 @@ class Vocabulary:
         return self.tokens[number]
 
 
-def open_checkpoint(checkpoint: Path) -> Path:
-    """Return a checkpoint's directory as an absolute path, whose last part names the model; UsageError without one."""
-    if not checkpoint.is_dir():
-        raise UsageError(
-            f"{absolute_path(checkpoint)}: no such directory; give the one that holds a checkpoint's config.json"
-        )
-    return absolute_path(checkpoint)
-
-
 def store_conversion(
     checkpoint: Path,
     folder: Path,
     name: str | None,
     kind: Kind,
     if_there: IfThere,
-    quantization: Quantization | None,
-    take_in: Callable[[Path, Path], Origin],
-    convert: Callable[[Path], Origin],
+    convert: Convert,
+    take_in: Convert | None = None,
+    quantization: Quantization | None = None,
 ) -> ModelManifest:
-    """Make a model folder of a checkpoint, of a folder that factmill made, or of one that CTranslate2's converter made.
+    """Make a model folder of a checkpoint, or of a folder that factmill made or, where `take_in` is given, CTranslate2's converter.
 
-    `take_in` copies a folder of CTranslate2's (the first path) into an empty one after looking it over; `convert`
-    writes a checkpoint's conversion into an empty one; `quantization`: see weights.settle_weights.
+    `convert` writes a checkpoint's conversion into an empty folder, `take_in` copies a folder of CTranslate2's there after
+    looking it over; `quantization`: see weights.settle_weights. UsageError when the checkpoint's directory is not there.
     """
+    checkpoint = absolute_path(checkpoint)
+    if not checkpoint.is_dir():
+        raise UsageError(f"{checkpoint}: no such directory; give the one that holds a checkpoint's config.json")
 
     def write(making: Path) -> Origin:
         if (checkpoint / MANIFEST).is_file():
             origin = copy_model(checkpoint, kind, making)
         else:
-            origin = take_in(checkpoint, making) if (checkpoint / WEIGHTS).is_file() else convert(making)
-        settle_weights(making, quantization)
+            is_converted = take_in is not None and (checkpoint / WEIGHTS).is_file()
+            origin = (take_in if take_in and is_converted else convert)(checkpoint, making)
+        if take_in:
+            settle_weights(making, quantization)
         return origin
 
     return store_model(name or checkpoint.name, folder, kind, write, if_there)
@@ -129,7 +133,7 @@ def import_for_conversion(module: str) -> Any:
         return importlib.import_module(module)
     except ImportError as error:
         raise UsageError(
-            f"converting a checkpoint needs {error.name or module}, which is not installed: {_INSTALL}"
+            f"converting a checkpoint needs {error.name or module}, which is not installed: pip install 'factmill[convert]'"
         ) from error
 
 
@@ -155,3 +159,53 @@ def read_json(path: Path, default: Any = None) -> Any:
 def list_weights(checkpoint: Path) -> list[str]:
     """Return the names of a checkpoint's files of weights."""
     return sorted(path.name for path in checkpoint.iterdir() if path.suffix in (".safetensors", ".bin"))
+
+
+Tensor = npt.NDArray[np.float32]
+
+_LONGEST_HEADER = 100_000_000
+_FLOATS: dict[str, np.dtype[Any]] = {
+    "F64": np.dtype("<f8"),
+    "F32": np.dtype("<f4"),
+    "F16": np.dtype("<f2"),
+    "BF16": np.dtype("<u2"),
+}
+
+
+class TensorFile:
+    """A safetensors file; tensors are read when they are asked for. UsageError when it is none, or damaged."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        if path.stat().st_size == 0:
+            raise UsageError(f"{path}: empty, expected a safetensors file")
+        self._bytes = np.memmap(path, np.uint8, "r")
+        length = int.from_bytes(self._bytes[:8].tobytes(), "little")
+        if len(self._bytes) < 8 or length > min(_LONGEST_HEADER, len(self._bytes) - 8):
+            raise UsageError(f"{path}: no safetensors file, or cut off within its header")
+        try:
+            header: dict[str, Any] = json.loads(self._bytes[8 : 8 + length].tobytes())
+            self.entries: dict[str, tuple[str, tuple[int, ...], int, int]] = {
+                name: (entry["dtype"], tuple(entry["shape"]), *(8 + length + place for place in entry["data_offsets"]))
+                for name, entry in sorted(header.items())
+                if name != "__metadata__"
+            }
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise UsageError(f"{path}: no safetensors file: its header cannot be read ({error!r})") from error
+
+    def read(self, name: str, shape: tuple[int, ...]) -> Tensor:
+        """Return a tensor as float32; UsageError when it is missing, of another shape or no floating-point one."""
+        if name not in self.entries:
+            raise UsageError(f"{self.path}: no tensor {name}, which the architecture in config.json needs")
+        dtype, found, start, end = self.entries[name]
+        if found != shape:
+            raise UsageError(f"{self.path}: tensor {name} is {found}, config.json asks for {shape}")
+        if dtype not in _FLOATS:
+            raise UsageError(f"{self.path}: tensor {name} is {dtype}, expected one of {', '.join(_FLOATS)}")
+        if end - start != math.prod(shape) * _FLOATS[dtype].itemsize or not 8 <= start <= end <= len(self._bytes):
+            raise UsageError(f"{self.path}: tensor {name} is cut off: the file is truncated or damaged")
+        values = self._bytes[start:end].view(_FLOATS[dtype])
+        if dtype == "BF16":
+            # a bfloat16 is the upper half of a float32
+            values = (values.astype(np.uint32) << 16).view(np.float32)
+        return np.ascontiguousarray(values, np.float32).reshape(shape)

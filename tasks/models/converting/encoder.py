@@ -1,41 +1,35 @@
-"""Convert a sentence encoder of the BERT family from its Hugging Face checkpoint for CTranslate2, without torch.
+"""Convert encoders of the BERT family, with their tokenizers, from Hugging Face checkpoints for CTranslate2, without torch.
 
 The weights go from the safetensors file into CTranslate2's encoder specification as they are, in float32: in int8 the
 embeddings of all-MiniLM-L6-v2 keep a cosine of 0.989 with their own, which is below the 0.99 at which MultiHal unites
 two questions (paper §2.1). What would come out as something else than the checkpoint means is refused by name.
+
+A cross-encoder is converted as a sentence encoder is; its head, which transformers calls …ForSequenceClassification, goes
+into a file of its own. BERT keeps the first of the head's two layers in the encoder's pooler.
+
+Written and read with the `tokenizers` package, which transformers' own tokenizers run on; transformers itself, which is
+many times as large and slower to import, adds nothing to it here.
 """
 
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from tasks.errors import UsageError
-from tasks.models.converting.checkpoints import open_checkpoint, read_json
-from tasks.models.converting.tensor_file import Tensor, TensorFile
-from tasks.models.converting.tokenizer_file import convert_tokenizer
-from tasks.models.model_folder import MANIFEST, IfThere, ModelManifest, Origin, copy_model, digest_files, store_model
+from factmill.tasks.errors import UsageError
+from factmill.tasks.models.converting.checkpoints import Tensor, TensorFile, read_json, store_conversion
+from factmill.tasks.models.cross_encoder import HEAD, CrossEncoderSettings
+from factmill.tasks.models.model_folder import IfThere, ModelManifest, Origin, digest_files
 
 if TYPE_CHECKING:
     from ctranslate2.specs.common_spec import LayerNormSpec, LinearSpec
     from ctranslate2.specs.transformer_spec import TransformerEncoderModelSpec
 
 WEIGHTS = "model.safetensors"
-
-_SOURCE = (
-    "config.json",
-    WEIGHTS,
-    "1_Pooling/config.json",
-    "modules.json",
-    "sentence_bert_config.json",
-    "tokenizer.json",
-    "tokenizer_config.json",
-    "vocab.txt",
-)
-"""Files of a checkpoint that a conversion reads, where they are there."""
-
+_SOURCE = ("config.json", WEIGHTS, "sentence_bert_config.json", "tokenizer.json", "tokenizer_config.json", "vocab.txt")
+"""Files of a checkpoint that a conversion reads, where they are there; of a sentence encoder _POOLING too."""
+_POOLING = ("1_Pooling/config.json", "modules.json")
 _ACTIVATIONS = {
     "gelu": "GELU",
     "gelu_new": "GELUTanh",
@@ -45,13 +39,27 @@ _ACTIVATIONS = {
     "swish": "SWISH",
 }
 _ARCHITECTURES = ("bert", "roberta", "xlm-roberta", "camembert")
-_POOLINGS = {"cls_token": "cls", "mean_tokens": "mean"}
+_UNNAMED = {"0": "LABEL_0", "1": "LABEL_1"}
+"""Labels of a config.json that names none: transformers leaves these out."""
+
+
+@dataclass(frozen=True, slots=True)
+class TokenizerFile:
+    """A tokenizer.json and what the encoder has to know of it."""
+
+    content: str
+    vocabulary: list[str]
+    """Token of each row of the word embeddings; rows without one are named <unused_N>."""
+    unknown: str
+    max_tokens: int
+    """Tokens of a text, special ones included; the rest is cut off."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
     """What config.json says of the encoder."""
 
+    architecture: str
     layers: int
     heads: int
     width: int
@@ -66,74 +74,81 @@ class Shape:
 
 
 def add_embedder(
-    checkpoint: Path,
-    folder: Path,
-    name: str | None = None,
-    if_there: IfThere = "refuse",
+    checkpoint: Path, folder: Path, name: str | None = None, if_there: IfThere = "refuse"
 ) -> ModelManifest:
     """Convert a checkpoint's directory into `folder`/`name` (default: the directory's own name); return its manifest.
 
     Needs config.json, model.safetensors, 1_Pooling/config.json (mean or cls), and tokenizer.json or vocab.txt;
     UsageError names what is missing or not supported. A folder that was converted before is copied as it is.
     """
-    checkpoint = open_checkpoint(checkpoint)
-    if (checkpoint / MANIFEST).is_file():
-        copy = partial(copy_model, checkpoint, "embedder")
-        return store_model(name or checkpoint.name, folder, "embedder", copy, if_there)
-    config = read_json(checkpoint / "config.json")
-    shape = read_shape(checkpoint, config)
-    pooling = _read_pooling(checkpoint, shape.width)
-    prompts = read_json(checkpoint / "config_sentence_transformers.json", {})
-    if prompts.get("default_prompt_name"):
-        raise UsageError(
-            f"{checkpoint}: puts the prompt {prompts['default_prompt_name']!r} before every text; give an encoder without"
-        )
 
-    def write(making: Path) -> Origin:
-        max_tokens, made_with = convert_encoder(checkpoint, shape, making)
+    def convert(checkpoint: Path, making: Path) -> Origin:
+        shape = _read_shape(checkpoint, read_json(checkpoint / "config.json"))
+        pooling = _read_pooling(checkpoint, shape.width)
+        prompts = read_json(checkpoint / "config_sentence_transformers.json", {})
+        if prompts.get("default_prompt_name"):
+            raise UsageError(
+                f"{checkpoint}: puts the prompt {prompts['default_prompt_name']!r} before every text; give an encoder without"
+            )
+        max_tokens, made_with = _convert_encoder(checkpoint, shape, making)
         settings = {"dimensions": shape.width, "pooling": pooling, "normalised": True, "max_tokens": max_tokens}
-        return Origin(digest_files(checkpoint, _SOURCE), settings, made_with)
+        return Origin(digest_files(checkpoint, (*_SOURCE, *_POOLING)), settings, made_with)
 
-    return store_model(name or checkpoint.name, folder, "embedder", write, if_there)
+    return store_conversion(checkpoint, folder, name, "embedder", if_there, convert)
 
 
-def convert_encoder(checkpoint: Path, shape: Shape, making: Path) -> tuple[int, str]:
-    """Write tokenizer.json and CTranslate2's files of a checkpoint's encoder into an empty folder.
+def add_cross_encoder(
+    checkpoint: Path, folder: Path, name: str | None = None, if_there: IfThere = "refuse"
+) -> ModelManifest:
+    """Convert a checkpoint's directory into `folder`/`name` (default: the directory's own name); return its manifest.
 
-    Returns how many tokens of a text are read, and what made the files. A head on top is not looked at.
+    Needs config.json, model.safetensors, and tokenizer.json or vocab.txt; UsageError names what is missing or not
+    supported. A folder that was converted before is copied as it is.
     """
-    import ctranslate2
 
-    tokenizer = convert_tokenizer(checkpoint, shape.positions - shape.first_position, shape.vocabulary)
-    (making / "tokenizer.json").write_text(tokenizer.content, "utf-8")
-    spec = _fill_model(TensorFile(checkpoint / WEIGHTS), shape)
-    spec.config.layer_norm_epsilon = shape.epsilon
-    spec.config.unk_token = tokenizer.unknown
-    spec.register_vocabulary(tokenizer.vocabulary)
-    spec.validate()
-    spec.optimize("float32")
-    spec.save(str(making))
-    return tokenizer.max_tokens, f"ctranslate2 {ctranslate2.__version__}"
-
-
-def read_shape(checkpoint: Path, config: dict[str, Any]) -> Shape:
-    """Return what config.json says; UsageError when the architecture is another than BERT's."""
-    architecture = config.get("model_type")
-    if architecture not in _ARCHITECTURES:
-        raise UsageError(
-            f"{checkpoint / 'config.json'}: model_type is {architecture!r}; can be converted: {', '.join(_ARCHITECTURES)}"
+    def convert(checkpoint: Path, making: Path) -> Origin:
+        config = read_json(checkpoint / "config.json")
+        shape = _read_shape(checkpoint, config)
+        is_bert = shape.architecture == "bert"
+        named = config.get("id2label") or _UNNAMED
+        labels = [named.get(str(number)) for number in range(len(named))]
+        if None in labels:
+            raise UsageError(
+                f"{checkpoint / 'config.json'}: id2label names {', '.join(named)}; expected the numbers from 0 on"
+            )
+        activation = _read_activation(checkpoint, config, len(labels))
+        max_tokens, made_with = _convert_encoder(checkpoint, shape, making)
+        head: dict[str, Any] = _read_head(TensorFile(checkpoint / WEIGHTS), shape.width, len(labels), is_bert)
+        np.savez(making / HEAD, **head)
+        settings = CrossEncoderSettings(
+            labels=[str(label) for label in labels],
+            activation=activation,
+            # the tokenizers of RoBERTa and its kin tell no types, whatever their tokenizer.json says
+            is_typed=is_bert and shape.token_types > 1,
+            max_tokens=max_tokens,
         )
+        return Origin(digest_files(checkpoint, _SOURCE), settings.model_dump(), made_with)
+
+    return store_conversion(checkpoint, folder, name, "cross-encoder", if_there, convert)
+
+
+def _read_shape(checkpoint: Path, config: dict[str, Any]) -> Shape:
+    """Return what config.json says; UsageError when the architecture is another than BERT's."""
+    path, architecture = checkpoint / "config.json", config.get("model_type")
+    if architecture not in _ARCHITECTURES:
+        raise UsageError(f"{path}: model_type is {architecture!r}; can be converted: {', '.join(_ARCHITECTURES)}")
     if not (checkpoint / WEIGHTS).is_file():
         other = " (pytorch_model.bin is there: save the model anew as safetensors)"
         raise UsageError(f"{checkpoint}: no {WEIGHTS}{other if (checkpoint / 'pytorch_model.bin').is_file() else ''}")
     positions, activation = config.get("position_embedding_type", "absolute"), config.get("hidden_act", "gelu")
     if positions != "absolute" or activation not in _ACTIVATIONS or config.get("is_decoder"):
         raise UsageError(
-            f"{checkpoint / 'config.json'}: position_embedding_type {positions!r}, hidden_act {activation!r}, is_decoder "
+            f"{path}: position_embedding_type {positions!r}, hidden_act {activation!r}, is_decoder "
             f"{config.get('is_decoder', False)}; expected: absolute, one of {', '.join(_ACTIVATIONS)}, false"
         )
     try:
         return Shape(
+            architecture=architecture,
             layers=config["num_hidden_layers"],
             heads=config["num_attention_heads"],
             width=config["hidden_size"],
@@ -146,7 +161,7 @@ def read_shape(checkpoint: Path, config: dict[str, Any]) -> Shape:
             epsilon=config.get("layer_norm_eps", 1e-12),
         )
     except KeyError as error:
-        raise UsageError(f"{checkpoint / 'config.json'}: no {error}, expected of a {architecture} encoder") from error
+        raise UsageError(f"{path}: no {error}, expected of a {architecture} encoder") from error
 
 
 def _read_pooling(checkpoint: Path, width: int) -> Literal["mean", "cls"]:
@@ -158,7 +173,8 @@ def _read_pooling(checkpoint: Path, width: int) -> Literal["mean", "cls"]:
     config = read_json(checkpoint / "1_Pooling/config.json")
     # older checkpoints have a flag for each way of pooling, newer ones the way itself
     chosen = [key for key, value in config.items() if key.startswith("pooling_mode_") and value is True]
-    ways = {_POOLINGS.get(key.removeprefix("pooling_mode_"), key) for key in chosen} or {config.get("pooling_mode")}
+    known = {"pooling_mode_cls_token": "cls", "pooling_mode_mean_tokens": "mean"}
+    ways = {known.get(key, key) for key in chosen} or {config.get("pooling_mode")}
     size = config.get("word_embedding_dimension", config.get("embedding_dimension", width))
     if ways not in ({"mean"}, {"cls"}) or size != width:
         told = ", ".join(sorted(map(str, ways)))
@@ -168,11 +184,118 @@ def _read_pooling(checkpoint: Path, width: int) -> Literal["mean", "cls"]:
     return "mean" if ways == {"mean"} else "cls"
 
 
-def _fill_model(tensors: TensorFile, shape: Shape) -> "TransformerEncoderModelSpec":
+def _read_activation(checkpoint: Path, config: dict[str, Any], labels: int) -> Literal["softmax", "sigmoid", "none"]:
+    """Return what makes scores of the head's outputs, as transformers and sentence-transformers do."""
+    kind = config.get("problem_type")
+    if labels > 1:
+        if kind not in (None, "single_label_classification"):
+            raise UsageError(
+                f"{checkpoint / 'config.json'}: problem_type {kind} of {labels} labels; expected labels of which one "
+                "holds, or one score"
+            )
+        return "softmax"
+    own = config.get("sentence_transformers") or {}
+    named = own.get("activation_fn") or config.get("sbert_ce_default_activation_function")
+    named = named or ("Identity" if kind == "regression" else "Sigmoid")
+    if (last := named.rsplit(".", 1)[-1]) not in ("Identity", "Sigmoid"):
+        raise UsageError(f"{checkpoint / 'config.json'}: the score goes through {named}; expected: Sigmoid, Identity")
+    return "sigmoid" if last == "Sigmoid" else "none"
+
+
+def convert_tokenizer(checkpoint: Path, positions: int, vocabulary: int) -> TokenizerFile:
+    """Read a checkpoint's tokenizer.json or vocab.txt for an encoder with so many positions and word embeddings.
+
+    As sentence-transformers does, texts are cut at max_seq_length of sentence_bert_config.json, else at
+    model_max_length of tokenizer_config.json, whatever tokenizer.json itself says.
+    """
+    from tokenizers import BertWordPieceTokenizer, Tokenizer
+    from tokenizers.normalizers import Lowercase, Sequence
+
+    options = read_json(checkpoint / "tokenizer_config.json", {})
+    more = read_json(checkpoint / "sentence_bert_config.json", {})
+    whole, words = checkpoint / "tokenizer.json", checkpoint / "vocab.txt"
+    if whole.is_file():
+        try:
+            tokenizer = Tokenizer.from_file(str(whole))
+        except Exception as error:  # the package raises nothing narrower
+            raise UsageError(f"{whole}: no tokenizer: {error}") from error
+    elif words.is_file():
+        opened = BertWordPieceTokenizer(
+            str(words),
+            lowercase=options.get("do_lower_case", True),
+            strip_accents=options.get("strip_accents"),
+            handle_chinese_chars=options.get("tokenize_chinese_chars", True),
+        )
+        tokenizer = Tokenizer.from_str(opened.to_str())
+    else:
+        raise UsageError(f"{checkpoint}: neither tokenizer.json nor vocab.txt: not an encoder's checkpoint")
+    max_tokens = min(positions, int(more.get("max_seq_length") or options.get("model_max_length") or positions))
+    tokenizer.no_padding()
+    tokenizer.enable_truncation(max_tokens)
+    if more.get("do_lower_case"):
+        first = [Lowercase()]
+        tokenizer.normalizer = Sequence([*first, tokenizer.normalizer] if tokenizer.normalizer else first)
+    names = {place: token for token, place in tokenizer.get_vocab().items()}
+    if names and max(names) >= vocabulary:
+        raise UsageError(
+            f"{checkpoint}: the tokenizer knows {max(names) + 1:,} tokens, the encoder {vocabulary:,}: "
+            "they do not belong together"
+        )
+    unknown = options.get("unk_token", "[UNK]")
+    return TokenizerFile(
+        content=tokenizer.to_str(),
+        vocabulary=[names.get(place, f"<unused_{place}>") for place in range(vocabulary)],
+        unknown=unknown["content"] if isinstance(unknown, dict) else unknown,
+        max_tokens=max_tokens,
+    )
+
+
+def _convert_encoder(checkpoint: Path, shape: Shape, making: Path) -> tuple[int, str]:
+    """Write tokenizer.json and CTranslate2's files of a checkpoint's encoder into an empty folder.
+
+    Returns how many tokens of a text are read, and what made the files. A head on top is not looked at.
+    """
+    import ctranslate2
+
+    tokenizer = convert_tokenizer(checkpoint, shape.positions - shape.first_position, shape.vocabulary)
+    (making / "tokenizer.json").write_text(tokenizer.content, "utf-8")
+    spec = _fill_model(_Weights(TensorFile(checkpoint / WEIGHTS)), shape)
+    spec.config.layer_norm_epsilon = shape.epsilon
+    spec.config.unk_token = tokenizer.unknown
+    spec.register_vocabulary(tokenizer.vocabulary)
+    spec.validate()
+    spec.optimize("float32")
+    spec.save(str(making))
+    return tokenizer.max_tokens, f"ctranslate2 {ctranslate2.__version__}"
+
+
+class _Weights:
+    """Tensors by BERT's own names, whatever a checkpoint puts before them (bert., roberta.)."""
+
+    def __init__(self, tensors: TensorFile) -> None:
+        self._tensors = tensors
+        anchor = "embeddings.word_embeddings.weight"
+        self._prefix = next((name.removesuffix(anchor) for name in tensors.entries if name.endswith(anchor)), "")
+
+    def read(self, name: str, *shape: int) -> Tensor:
+        return self._tensors.read(self._prefix + name, shape)
+
+    def fill_linear(self, spec: "LinearSpec", names: list[str], rows: int, columns: int) -> None:
+        """Set a linear layer's weights, several layers one below the other."""
+        spec.weight = np.concatenate([self.read(f"{name}.weight", rows, columns) for name in names])
+        spec.bias = np.concatenate([self.read(f"{name}.bias", rows) for name in names])
+
+    def fill_norm(self, spec: "LayerNormSpec", name: str, width: int) -> None:
+        # checkpoints that came from TensorFlow call them gamma and beta
+        is_old = f"{self._prefix}{name}.gamma" in self._tensors.entries
+        spec.gamma = self.read(f"{name}.{'gamma' if is_old else 'weight'}", width)
+        spec.beta = self.read(f"{name}.{'beta' if is_old else 'bias'}", width)
+
+
+def _fill_model(weights: _Weights, shape: Shape) -> "TransformerEncoderModelSpec":
     """Return the specification of a post-norm encoder with the checkpoint's weights."""
     from ctranslate2.specs import common_spec, transformer_spec
 
-    weights = Weights(tensors)
     encoder = transformer_spec.TransformerEncoderSpec(
         shape.layers,
         shape.heads,
@@ -202,27 +325,13 @@ def _fill_model(tensors: TensorFile, shape: Shape) -> "TransformerEncoderModelSp
     return transformer_spec.TransformerEncoderModelSpec(encoder)
 
 
-class Weights:
-    """Tensors by BERT's own names, whatever a checkpoint puts before them (bert., roberta.)."""
-
-    def __init__(self, tensors: TensorFile) -> None:
-        self._tensors = tensors
-        self._names = set(tensors.names())
-        anchor = "embeddings.word_embeddings.weight"
-        self._prefix = next((name.removesuffix(anchor) for name in self._names if name.endswith(anchor)), "")
-
-    def read(self, name: str, *shape: int) -> Tensor:
-        """Return a tensor of the encoder; UsageError says what is wrong with it."""
-        return self._tensors.read(self._prefix + name, shape)
-
-    def fill_linear(self, spec: "LinearSpec", names: list[str], rows: int, columns: int) -> None:
-        """Set a linear layer's weights, several layers one below the other."""
-        spec.weight = np.concatenate([self.read(f"{name}.weight", rows, columns) for name in names])
-        spec.bias = np.concatenate([self.read(f"{name}.bias", rows) for name in names])
-
-    def fill_norm(self, spec: "LayerNormSpec", name: str, width: int) -> None:
-        """Set the scale and shift of a normalisation."""
-        # checkpoints that came from TensorFlow call them gamma and beta
-        is_old = f"{self._prefix}{name}.gamma" in self._names
-        spec.gamma = self.read(f"{name}.{'gamma' if is_old else 'weight'}", width)
-        spec.beta = self.read(f"{name}.{'beta' if is_old else 'bias'}", width)
+def _read_head(tensors: TensorFile, width: int, labels: int, is_bert: bool) -> dict[str, Tensor]:
+    """Return the two layers of the head (cross_encoder.HEAD)."""
+    read = _Weights(tensors).read if is_bert else lambda name, *shape: tensors.read(name, shape)
+    dense, out = ("pooler.dense", "classifier") if is_bert else ("classifier.dense", "classifier.out_proj")
+    return {
+        "dense_weight": read(f"{dense}.weight", width, width),
+        "dense_bias": read(f"{dense}.bias", width),
+        "out_weight": tensors.read(f"{out}.weight", (labels, width)),
+        "out_bias": tensors.read(f"{out}.bias", (labels,)),
+    }

@@ -10,23 +10,22 @@ are silent, nothing does.
 
 import json
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tasks.errors import UsageError
-from tasks.models.converting.checkpoints import (
+from factmill.tasks.errors import UsageError
+from factmill.tasks.models.converting.checkpoints import (
     Vocabulary,
     convert_weights,
     list_weights,
-    open_checkpoint,
     read_json,
     refuse_missing,
     store_conversion,
 )
-from tasks.models.converting.weights import WEIGHTS, Header, Quantization, read_header
-from tasks.models.decoder_tokens import TokenCutter, find_tokenizer, open_cutter
-from tasks.models.model_folder import IfThere, ModelManifest, Origin, copy_files, digest_files
-from tasks.models.perplexity import VOCABULARY, PerplexitySettings
+from factmill.tasks.models.converting.weights import WEIGHTS, Header, Quantization, read_header
+from factmill.tasks.models.model_folder import IfThere, ModelManifest, Origin, copy_files, digest_files
+from factmill.tasks.models.perplexity import VOCABULARY, PerplexitySettings, TokenCutter, find_tokenizer, open_cutter
 
 _CONVERTED = (WEIGHTS, "config.json", VOCABULARY)
 _NAMING = ("tokenizer_config.json", "special_tokens_map.json")
@@ -50,12 +49,8 @@ def add_perplexity(
     weights are stored, int8 in 7 bits (weights.py); a conversion in floats keeps its own. UsageError names what is missing or not supported, and
     what to do.
     """
-    checkpoint = open_checkpoint(checkpoint)
-
-    def convert(making: Path) -> Origin:
-        return convert_checkpoint(checkpoint, making, quantization)
-
-    return store_conversion(checkpoint, folder, name, "perplexity", if_there, quantization, _take_in, convert)
+    convert = partial(convert_checkpoint, quantization=quantization)
+    return store_conversion(checkpoint, folder, name, "perplexity", if_there, convert, _take_in, quantization)
 
 
 def convert_checkpoint(checkpoint: Path, making: Path, quantization: Quantization) -> Origin:

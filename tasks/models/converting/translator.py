@@ -7,23 +7,24 @@ they are given it numbers them after <mask>, one too high.
 """
 
 import re
+from functools import partial
 from pathlib import Path
 
-from tasks.errors import UsageError
-from tasks.models.converting.checkpoints import (
+from factmill.tasks.errors import UsageError
+from factmill.tasks.files import absolute_path
+from factmill.tasks.models.converting.checkpoints import (
     Vocabulary,
     convert_weights,
     import_for_conversion,
     list_weights,
-    open_checkpoint,
     read_json,
     refuse_missing,
     store_conversion,
 )
-from tasks.models.converting.weights import WEIGHTS, Quantization
-from tasks.models.model_folder import MANIFEST, IfThere, ModelManifest, Origin, copy_files, digest_files
-from tasks.models.translate import END, KNOWN_WORDS, VOCABULARY, TranslatorSettings
-from tasks.text.translating.translation import LANGUAGE_CODES
+from factmill.tasks.models.converting.weights import WEIGHTS, Quantization
+from factmill.tasks.models.model_folder import MANIFEST, IfThere, ModelManifest, Origin, copy_files, digest_files
+from factmill.tasks.models.translate import END, KNOWN_WORDS, VOCABULARY, TranslatorSettings
+from factmill.tasks.text.translating.translation import LANGUAGE_CODES
 
 SPECIAL = ("<s>", "<pad>", END, "<unk>")
 """First tokens of an NLLB vocabulary; SentencePiece's own first three stand for the same."""
@@ -55,18 +56,14 @@ def add_translator(
     CTranslate2's conversion of one and its sentencepiece.bpe.model. `quantization` is how weights are stored
     (default: int8, in 7 bits; weights.py); a folder that factmill made keeps its own unless another is named. UsageError names what is missing or not supported.
     """
-    checkpoint = open_checkpoint(checkpoint)
-    if not (checkpoint / VOCABULARY).is_file():
+    if checkpoint.is_dir() and not (checkpoint / VOCABULARY).is_file():
         raise UsageError(
-            f"{checkpoint}: no {VOCABULARY} in it; put the checkpoint's own SentencePiece file there, "
+            f"{absolute_path(checkpoint)}: no {VOCABULARY} in it; put the checkpoint's own SentencePiece file there, "
             "which words are cut by"
         )
-
-    def convert(making: Path) -> Origin:
-        return convert_checkpoint(checkpoint, making, quantization or "int8")
-
     stored = quantization or (None if (checkpoint / MANIFEST).is_file() else "int8")
-    return store_conversion(checkpoint, folder, name, "translator", if_there, stored, _take_in, convert)
+    convert = partial(convert_checkpoint, quantization=stored or "int8")
+    return store_conversion(checkpoint, folder, name, "translator", if_there, convert, _take_in, stored)
 
 
 def convert_checkpoint(checkpoint: Path, making: Path, quantization: Quantization) -> Origin:

@@ -8,7 +8,7 @@ The file: version, kind and revision of the model, then each variable (name, sha
 """
 
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Literal
@@ -16,28 +16,19 @@ from typing import Any, BinaryIO, Literal
 import numpy as np
 import numpy.typing as npt
 
-from tasks.errors import UsageError
-from tasks.progress import say
+from factmill.tasks.errors import UsageError
+from factmill.tasks.progress import say
 
 Quantization = Literal["int8", "float16", "float32"]
 """How weights are stored; int8 in 7 bits."""
 WEIGHTS = "model.bin"
 
-_FLOAT32, _INT8, _FLOAT16, _BFLOAT16 = 0, 1, 4, 5
-_FLOATS = {_FLOAT32: np.float32, _FLOAT16: np.float16, _BFLOAT16: np.uint16}
-"""CTranslate2's number of a type → how its bytes are read; the upper half of a float32 where numpy has no such type."""
+_TYPES = [np.dtype(each) for each in ("<f4", "i1", "<i2", "<i4", "<f2", "<u2")]
+"""By CTranslate2's numbers of them; the last are bfloat16, the upper halves of float32, since numpy has no such type."""
+_FLOAT32, _INT8, _FLOAT16, _BFLOAT16 = (_TYPES[number] for number in (0, 1, 4, 5))
 _HIGHEST = 63
 _ROWS_AT_ONCE = 4096
-
-
-@dataclass(frozen=True, slots=True)
-class Variable:
-    """A variable of a model, and where its bytes are."""
-
-    shape: tuple[int, ...]
-    type_number: int
-    offset: int
-    size_bytes: int
+Variable = npt.NDArray[Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,24 +39,32 @@ class Header:
     kind: str
     revision: int
     variables: Mapping[str, Variable]
+    """Name → values, which stay in the file until they are looked at."""
     aliases: Mapping[str, str]
     """Second name → the variable's name."""
 
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """Name of each variable, aliases too → its shape."""
-        own = {name: variable.shape for name, variable in self.variables.items()}
+        own = {name: values.shape for name, values in self.variables.items()}
         return own | {alias: own[name] for alias, name in self.aliases.items()}
 
 
 def read_header(path: Path) -> Header:
-    """Read what a model.bin is and where its variables are, but not these; UsageError if it is damaged."""
+    """Read what a model.bin is and where its variables are; UsageError if it is damaged."""
+    variables: dict[str, Variable] = {}
     with path.open("rb") as file:
         try:
+            stored = np.memmap(path, np.uint8, "r")
             version, kind, revision = _unpack(file, "I"), _read_name(file), _unpack(file, "I")
-            variables = dict(_read_variables(file))
+            for _ in range(_unpack(file, "I")):
+                name = _read_name(file)
+                shape = tuple(_unpack(file, "I") for _ in range(_unpack(file, "B")))
+                type_number, size_bytes = _unpack(file, "B"), _unpack(file, "I")
+                start = file.seek(size_bytes, 1) - size_bytes
+                variables[name] = stored[start : start + size_bytes].view(_TYPES[type_number]).reshape(shape)
             aliases = {_read_name(file): _read_name(file) for _ in range(_unpack(file, "I"))}
-        except (struct.error, UnicodeDecodeError) as error:
+        except (struct.error, ValueError, IndexError) as error:
             raise UsageError(f"{path}: not a model that CTranslate2 wrote: {error}; convert the checkpoint") from error
     if strange := set(aliases.values()) - variables.keys():
         raise UsageError(
@@ -76,7 +75,7 @@ def read_header(path: Path) -> Header:
 
 def is_stored_as_int8(path: Path) -> bool:
     """True when the matrices of a model.bin are int8."""
-    return any(one.type_number == _INT8 and len(one.shape) > 1 for one in read_header(path).variables.values())
+    return any(values.dtype == _INT8 and values.ndim > 1 for values in read_header(path).variables.values())
 
 
 def settle_weights(folder: Path, quantization: Quantization | None) -> None:
@@ -85,7 +84,8 @@ def settle_weights(folder: Path, quantization: Quantization | None) -> None:
     is_int8 = is_stored_as_int8(path)
     if not is_int8 and quantization != "int8":
         return
-    if is_int8 and _is_wide(path):
+    matrices = (values for name, values in read_header(path).variables.items() if _is_matrix(name, values))
+    if any(each.max() > _HIGHEST or each.min() < -_HIGHEST for each in matrices if each.dtype == _INT8):
         say(
             "its int8 weights are in 8 bits, whose products overflow on CPUs without VNNI instructions: they are kept in 7 "
             "bits; converting the checkpoint itself loses less"
@@ -96,19 +96,18 @@ def settle_weights(folder: Path, quantization: Quantization | None) -> None:
 def store_in_seven_bits(path: Path) -> None:
     """Rewrite a model.bin so that its matrices are int8 from −63 to 63; rows that are so already stay as they are."""
     header = read_header(path)
-    stored = np.memmap(path, np.uint8, "r")
-    matrices = {name for name, variable in header.variables.items() if _is_matrix(name, variable)}
+    matrices = {name for name, values in header.variables.items() if _is_matrix(name, values)}
     draft = path.with_suffix(".draft")
     with draft.open("wb") as file:
         file.write(struct.pack("<I", header.version) + _pack_name(header.kind) + struct.pack("<I", header.revision))
         kept = {name: one for name, one in header.variables.items() if name.removesuffix("_scale") not in matrices}
         file.write(struct.pack("<I", len(kept) + 2 * len(matrices)))
-        for name, variable in kept.items():
-            _write_variable(file, name, variable.shape, variable.type_number, _bytes_of(stored, variable))
+        for name, values in kept.items():
+            _write_variable(file, name, values)
         for name in sorted(matrices):
-            values, scales = _narrow(stored, header.variables[name], header.variables.get(f"{name}_scale"))
-            _write_variable(file, name, values.shape, _INT8, values.tobytes())
-            _write_variable(file, f"{name}_scale", scales.shape, _FLOAT32, scales.tobytes())
+            narrow, scales = _narrow(header.variables[name], header.variables.get(f"{name}_scale"))
+            _write_variable(file, name, narrow)
+            _write_variable(file, f"{name}_scale", scales)
         aliases = {alias: name for alias, name in header.aliases.items() if name.removesuffix("_scale") not in matrices}
         for alias, name in header.aliases.items():
             if name in matrices:
@@ -119,61 +118,35 @@ def store_in_seven_bits(path: Path) -> None:
     draft.replace(path)
 
 
-def _is_wide(path: Path) -> bool:
-    stored = np.memmap(path, np.uint8, "r")
-    matrices = (one for name, one in read_header(path).variables.items() if _is_matrix(name, one))
-    values = (stored[one.offset :][: one.size_bytes].view(np.int8) for one in matrices if one.type_number == _INT8)
-    return any(each.max() > _HIGHEST or each.min() < -_HIGHEST for each in values)
-
-
-def _is_matrix(name: str, variable: Variable) -> bool:
+def _is_matrix(name: str, values: Variable) -> bool:
     """True for what CTranslate2 multiplies as int8: weights of linear layers and embeddings."""
-    is_weight = name.rsplit("/", 1)[-1] == "weight" and len(variable.shape) == 2
-    return is_weight and (variable.type_number == _INT8 or variable.type_number in _FLOATS)
+    is_weight = name.rsplit("/", 1)[-1] == "weight" and values.ndim == 2
+    return is_weight and values.dtype in (_INT8, _FLOAT32, _FLOAT16, _BFLOAT16)
 
 
-def _narrow(
-    stored: npt.NDArray[np.uint8], variable: Variable, scale: Variable | None
-) -> tuple[npt.NDArray[np.int8], npt.NDArray[np.float32]]:
-    """Return a matrix in 7 bits (its shape) and what each row was multiplied by."""
-    rows = variable.shape[0]
-    narrow, scales = np.zeros(variable.shape, np.int8), np.ones(rows, np.float32)
-    before = np.ones(rows, np.float32)
-    kind: Any = np.int8 if variable.type_number == _INT8 else _FLOATS[variable.type_number]
-    values = stored[variable.offset :][: variable.size_bytes].view(kind).reshape(variable.shape)
-    if scale is not None and variable.type_number == _INT8:
-        before = stored[scale.offset :][: scale.size_bytes].view(np.float32)
+def _narrow(values: Variable, scale: Variable | None) -> tuple[npt.NDArray[np.int8], npt.NDArray[np.float32]]:
+    """Return a matrix in 7 bits (its shape) and what each row was multiplied by; `scale`: of values that are int8 already."""
+    rows = len(values)
+    narrow, scales = np.zeros(values.shape, np.int8), np.ones(rows, np.float32)
+    before = np.ones(rows, np.float32) if scale is None or values.dtype != _INT8 else scale
     for start in range(0, rows, _ROWS_AT_ONCE):
         part = slice(start, start + _ROWS_AT_ONCE)
         block = values[part]
-        if variable.type_number == _BFLOAT16:
+        if values.dtype == _BFLOAT16:
             block = (block.astype(np.uint32) << 16).view(np.float32)
         block = block.astype(np.float32)
         most = np.abs(block).max(axis=1)
         factor = np.where(most > 0, np.float32(_HIGHEST) / np.where(most > 0, most, 1), np.float32(1))
-        if variable.type_number == _INT8:
+        if values.dtype == _INT8:
             factor = np.where(most > _HIGHEST, factor, np.float32(1))
         narrow[part] = np.rint(block * factor[:, None]).astype(np.int8)
         scales[part] = before[part] * factor
     return narrow, scales
 
 
-def _read_variables(file: BinaryIO) -> Iterator[tuple[str, Variable]]:
-    for _ in range(_unpack(file, "I")):
-        name = _read_name(file)
-        shape = tuple(_unpack(file, "I") for _ in range(_unpack(file, "B")))
-        type_number, size_bytes = _unpack(file, "B"), _unpack(file, "I")
-        yield name, Variable(shape, type_number, file.tell(), size_bytes)
-        file.seek(size_bytes, 1)
-
-
-def _write_variable(file: BinaryIO, name: str, shape: tuple[int, ...], type_number: int, content: bytes) -> None:
-    file.write(_pack_name(name) + struct.pack(f"<B{len(shape)}I", len(shape), *shape))
-    file.write(struct.pack("<BI", type_number, len(content)) + content)
-
-
-def _bytes_of(stored: npt.NDArray[np.uint8], variable: Variable) -> bytes:
-    return stored[variable.offset :][: variable.size_bytes].tobytes()
+def _write_variable(file: BinaryIO, name: str, values: Variable) -> None:
+    file.write(_pack_name(name) + struct.pack(f"<B{values.ndim}I", values.ndim, *values.shape))
+    file.write(struct.pack("<BI", _TYPES.index(values.dtype), values.nbytes) + values.tobytes())
 
 
 def _unpack(file: BinaryIO, form: str) -> int:

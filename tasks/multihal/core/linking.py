@@ -1,4 +1,4 @@
-"""Finding names in a text and the items that bear them (MultiHal, paper §2.2, "Entity Matching from Text").
+"""Names and Wikipedia addresses in a text, the items that bear them, and the pairs that paths are looked for between (MultiHal §2.2).
 
 Whatever finds them (Falcon 2.0, Wikipedia links, exact labels of a local graph) gives mentions of one form: a surface and
 up to three candidates. The `labels` linker is our own: every run of words that is a label or alias, longest first,
@@ -9,9 +9,12 @@ import re
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Literal
+from urllib.parse import unquote, urlsplit
 
-from tasks.text.ids import id_number
-from tasks.text.values.written import read_number
+from factmill.tasks.multihal.core.rows import LinkedQuestion
+from factmill.tasks.text.ids import id_number
+from factmill.tasks.text.values.literals import Date, Number, read_plain_date
+from factmill.tasks.text.values.written import read_number
 
 CANDIDATES = 3
 """Items kept of each surface (§2.2)."""
@@ -109,3 +112,58 @@ def _has_meaning(word: str, function_words: Set[str]) -> bool:
         return False
     number = read_number(bare)
     return number is None or number.unit is not None
+
+
+_ADDRESS = re.compile(r"https?://(?:[^\s<>\"'|,\]]|,(?=_)|(?<=\w)'(?=\w))+", re.IGNORECASE)
+"""A comma belongs to an address where an underscore follows, an apostrophe where it stands between letters."""
+_WIKIPEDIA = re.compile(r"([a-z-]+)\.(?:m\.)?wikipedia\.org", re.IGNORECASE)
+_OTHER_PAGES = re.compile(r"(?:Special|File|Category|Template|Help|Talk|User|Wikipedia|Portal|Draft)(?: talk)?:", re.I)
+
+
+def find_article_titles(texts: Iterable[str]) -> list[tuple[str, str | None]]:
+    """Return (address, title) of every Wikipedia address in the texts, each once.
+
+    The title is None for an edition in another language and for pages that are no articles. The case of an address is
+    kept, since titles depend on it; what stands behind # or ? is left out.
+    """
+    found: dict[str, str | None] = {}
+    for text in texts:
+        for address in _ADDRESS.findall(text):
+            trimmed = _trim(address)
+            host = _WIKIPEDIA.fullmatch(urlsplit(trimmed).hostname or "")
+            if host:
+                found.setdefault(trimmed, _read_title(trimmed) if host[1].lower() == "en" else None)
+    return list(found.items())
+
+
+def _trim(address: str) -> str:
+    """Return an address without what belongs to the sentence around it."""
+    trimmed = address.rstrip(".;:!?*")
+    return trimmed[:-1] if trimmed.endswith(")") and trimmed.count("(") < trimmed.count(")") else trimmed
+
+
+def _read_title(address: str) -> str | None:
+    parts = urlsplit(address)
+    if not parts.path.startswith("/wiki/"):
+        return None
+    title = unquote(parts.path.removeprefix("/wiki/")).replace("_", " ").strip()
+    return None if not title or _OTHER_PAGES.match(title) else title
+
+
+Target = int | Date | Number
+"""Number of the object's item, or the value."""
+Pair = tuple[str, int, Target]
+"""Row id, number of the subject, and what is looked for from there."""
+
+
+def pair_up(row: LinkedQuestion) -> list[Pair]:
+    """Return a question's subject-object pairs, each once, without those of one item with itself."""
+    subjects = list(dict.fromkeys(id_number(link.qid) for link in row.subject_links))
+    if row.answer_type == "other":
+        objects = list(dict.fromkeys(id_number(link.qid) for link in row.object_links))
+        return [(row.id, subject, target) for subject in subjects for target in objects if subject != target]
+    assert row.looked_for is not None
+    if row.answer_type == "date":
+        return [(row.id, subject, read_plain_date(row.looked_for)) for subject in subjects]
+    unit = id_number(row.looked_for_unit) if row.looked_for_unit else None
+    return [(row.id, subject, Number(row.looked_for, unit)) for subject in subjects]

@@ -4,7 +4,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from tasks.core.rows import Row, StrictModel
+from factmill.tasks.core.rows import Row, StrictModel
 
 AnswerType = Literal["date", "rank", "numerical", "other"]
 """What kind of thing the answer is; the first three are looked for as values, `other` as items."""

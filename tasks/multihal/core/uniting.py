@@ -1,24 +1,33 @@
-"""Questions of several foundations that say the same, united into the earliest (MultiHal §2.1).
+"""Questions of several foundations united into the earliest; answers that refuse; the type of an answer (MultiHal §2.1, §2.2, Appendix B).
 
 Embeddings hardly tell 2018 from 2019: most pairs of different questions above the paper's cosine differ in a number, a
-code or a name, and united they would take each other's answers for right. Such pairs are told apart by what they say,
+code or a name, and united they would take each other's answers for right. Such pairs are distinguished by what they say,
 and by the passages that they rest on. Foundations may still answer one question differently: then the answers that agree
 with none of the first row's are kept as disputed ones, and count neither as right nor as wrong.
+
+The foundation's own word counts where the answer bears it out: a "number" that cannot be read as one is looked for as
+items. Where the foundation says nothing, a text that is a date as a whole is a date, one that is a number is a number,
+but a number word with something else behind it is a name (One Direction) unless that something is a unit of measure.
+
+Case does not matter, and typographic quotation marks are as good as plain ones; nothing else is made equal, so that an
+answer which only begins like a refusal stays.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
 
-from tasks.core.rows import Merged
-from tasks.core.vectors.duplicates import Duplicates
-from tasks.multihal.core.rows import FoundationQuestion
-from tasks.text.matching import normalise
-from tasks.text.values.amounts import is_number, read_amounts
-from tasks.text.values.answers import find_answer, read_known_text
+from factmill.tasks.core.nearest import Duplicates
+from factmill.tasks.core.rows import Merged
+from factmill.tasks.multihal.core.rows import AnswerType, FoundationQuestion
+from factmill.tasks.text.matching import normalise
+from factmill.tasks.text.values.answers import find_answer, read_known_text
+from factmill.tasks.text.values.literals import Date, Number
+from factmill.tasks.text.values.words import is_number, read_amounts
+from factmill.tasks.text.values.written import look_for, read_answer_date, read_number
 
 Union = Literal["ours", "paper"]
 """Which of the questions with near embeddings are one: those that agree in numbers, codes, names and passages, or all."""
@@ -120,7 +129,7 @@ def _unite(first: FoundationQuestion, group: Sequence[FoundationQuestion], union
 
 
 def _agree(some: Sequence[str], others: Sequence[str]) -> bool:
-    """True when an answer of one list is an answer of the other, or is said in one."""
+    """True when an answer of one list is an answer of the other, or one contains it."""
     return any(
         normalise(one) == normalise(other)
         or find_answer(one, read_known_text(other)).found
@@ -142,3 +151,46 @@ def _leave_out(texts: Iterable[str], others: Iterable[str]) -> list[str]:
 
 def _fold(text: str) -> str:
     return " ".join(text.split()).casefold()
+
+
+_PLAIN_QUOTES = str.maketrans("‘’‚‛“”„‟", "''''\"\"\"\"")
+
+
+def read_refusals(phrases: Iterable[str]) -> frozenset[str]:
+    """Return the phrases in the form in which answers are compared with them."""
+    return frozenset(map(_flatten, phrases))
+
+
+def is_refusal(answer: str, refusals: frozenset[str]) -> bool:
+    """True when the answer as a whole is one of the phrases."""
+    return _flatten(answer) in refusals
+
+
+def _flatten(text: str) -> str:
+    return " ".join(text.translate(_PLAIN_QUOTES).casefold().split())
+
+
+@dataclass(frozen=True, slots=True)
+class SettledType:
+    """The type of an answer, and the value that is looked for."""
+
+    answer_type: AnswerType
+    value: Date | Number | None = None
+    """None for what is looked for as items, and for a number in a unit that is not known, which nothing is."""
+
+
+def settle_answer_type(answer: str, stated: AnswerType | None, units: Mapping[str, int], question: str) -> SettledType:
+    """Return the type of an answer; `units` are those known by name (assets.load_units), the question may order dates and name what is counted."""
+    if stated in (None, "date") and (date := read_answer_date(answer, question)):
+        return SettledType("date", date)
+    written = None if stated in ("other", "date") else read_number(answer)
+    if written is None:
+        return SettledType("other")
+    wanted = look_for(written, units, question)
+    if stated == "rank":
+        is_rank = written.number.isdigit() and int(written.number) >= 1
+        return SettledType("rank", Number(written.number)) if is_rank else SettledType("other")
+    if stated is None and wanted is None and "." not in written.number:
+        # One Direction, 10 Rillington Place
+        return SettledType("other")
+    return SettledType("numerical", wanted)

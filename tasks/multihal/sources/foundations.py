@@ -1,21 +1,228 @@
-"""The seven foundations of MultiHal: what each is, what its files look like, and which reader reads them (paper, Table 1).
+"""The seven foundations of MultiHal: what their files look like, and which rows are kept of them (paper §2, Table 1 with its notes).
 
 A file is placed by its columns, which differ between all seven; a name that promises a foundation and columns that are
-of none make an error that says what was expected.
+of none make an error that says what was expected. One reader reads all: a foundation says which columns hold question
+and answer, and `take` what else a row gives, or why it is not kept.
+
+| foundation | kept | besides |
+|---|---|---|
+| HaluEval (QA) | the right answer | the knowledge as context |
+| TruthfulQA (generation) | the best answer | other correct and incorrect answers; the source, addresses or a remark, as context |
+| FELM (world knowledge) | responses whose segments are all labelled true | references as context; a mirror names the columns otherwise |
+| HaluBench | rows labelled PASS, but not HaluEval's, which is read by itself | the passage as context |
+| SHROOM 2024 | definitions that people wrote (task DM); labels judge a model's hypothesis, not these | |
+| DefAn | the first of each 15 rows, a question and its 14 paraphrases | what kind of thing the answer is |
+| SimpleQA | all | topic, kind of answer, and addresses as context, in the case in which they are written |
 """
 
+import ast
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
-from tasks.errors import SourceError, UsageError
-from tasks.multihal.sources import defan, felm, halubench, halueval, shroom, simpleqa, truthfulqa
-from tasks.storage.source_files import SourceFile, describe_held, describe_unused, list_source, peek_columns
-from tasks.storage.source_rows import ReadRow
+from factmill.tasks.core.rows import Reject
+from factmill.tasks.errors import SourceError
+from factmill.tasks.multihal.core.rows import AnswerType, FoundationQuestion
+from factmill.tasks.storage.source_files import (
+    MALFORMED,
+    ReadRow,
+    SourceFile,
+    describe_held,
+    describe_unused,
+    find_problem,
+    iterate_csv,
+    iterate_json,
+    iterate_parquet,
+    judge_rows,
+    list_source,
+    peek_columns,
+    split_answers,
+    unique,
+)
 
 FoundationName = Literal["halueval", "truthfulqa", "felm", "halubench", "shroom2024", "defan", "simpleqa"]
+Taken = Mapping[str, Any] | tuple[str, str]
+"""Columns of a kept row beyond question, answer and where it is from (or in place of the two); or (reason, detail) of a reject."""
+Numbered = tuple[int, Any]
+"""A row's number, from 1, and the row."""
+
+GROUP = 15
+"""Rows of a group in DefAn: a question and its paraphrases."""
+RANKED = "qsranking"
+"""DefAn's domain whose numbers are ranks, whatever the type calls them."""
+_MATH = "math"
+"""DefAn's domain that is no list of questions with paraphrases."""
+_DEFAN_NAME = re.compile(r"QA_domain_([A-Za-z]+|[1-8])_(?:public|hidden)\.csv", re.IGNORECASE)
+_DEFAN_DOMAINS = ("sports", "census", "nobleprize", "entertainment", "worldorg", RANKED, "conferences", _MATH)
+"""By the number of a file as its authors name them, as the paper has them (Table 5)."""
+_DEFAN_TYPES: dict[str, AnswerType] = {"date": "date", "numeric": "numerical", "number": "numerical", "rank": "rank"}
+_PADDING = " \t\r\n\xa0\u200b="
+_HALUBENCH_DOMAINS = {
+    "drop": "general",
+    "covidqa": "covid",
+    "pubmedqa": "pubmed",
+    "financebench": "finance",
+    "ragtruth": "ragtruth",
+}
+_MARKED = re.compile(r"<define>([^<]*)</define>")
+_ASKED = "What is the meaning of "
+_SIMPLEQA_TYPES: dict[str, AnswerType] = {"date": "date", "number": "numerical"}
+_LONGEST_METADATA = 20_000
+
+
+def _take_halueval(row: Any, _path: Path, _number: int) -> Taken:
+    return {"domain": "qa", "context": _list_passage(row.get("knowledge"))}
+
+
+def _list_passage(passage: Any) -> list[str]:
+    return [passage.strip()] if isinstance(passage, str) and passage.strip() else []
+
+
+def _take_truthfulqa(row: Any, _path: Path, _number: int) -> Taken:
+    best = row["Best Answer"].strip()
+    return {
+        "domain": row["Category"].strip().lower(),
+        "optional_output": [answer for answer in split_answers(row["Correct Answers"]) if answer != best],
+        "incorrect_answers": split_answers(row["Incorrect Answers"]),
+        "context": split_answers(row["Source"]),
+    }
+
+
+def _take_felm(row: Any, path: Path, _number: int) -> Taken:
+    labels = row.get("labels", row.get("claim_labels"))
+    if not isinstance(labels, list) or not labels or not all(isinstance(label, bool) for label in labels):
+        return MALFORMED, "the column labels (or claim_labels) is no list of true and false"
+    segments = row.get("segmented_response", row.get("claims"))
+    if isinstance(segments, list) and len(segments) != len(labels):
+        return MALFORMED, f"the column labels (or claim_labels) has {len(labels)} entries for {len(segments)} segments"
+    if isinstance(row.get("domain"), str):
+        domain = row["domain"].strip().lower()
+    elif str(row.get("source")).startswith("felm-"):
+        domain = row["source"].removeprefix("felm-")
+    else:
+        domain = "wk" if "wk" in re.split(r"[^a-z]+", path.stem.lower()) else ""
+    if not domain:
+        return MALFORMED, "the column domain is missing, and the file's name does not say wk either"
+    if domain != "wk":
+        return "other_domain", f"the domain is {domain}; MultiHal takes wk"
+    if not all(labels):
+        return "false_segment", f"{labels.count(False)} of {len(labels)} segments are labelled false"
+    references = row.get("ref")
+    context = unique(str(each).strip() for each in references) if isinstance(references, list) else []
+    return {"domain": "wk", "context": context}
+
+
+def _take_halubench(row: Any, _path: Path, _number: int) -> Taken:
+    part, label = row["source_ds"].strip().lower(), row["label"].strip().upper()
+    if part == "halueval":
+        return "part_of_halueval", "HaluBench has this row from HaluEval, which is read by itself"
+    if part not in _HALUBENCH_DOMAINS:
+        return MALFORMED, f"the column source_ds names no known part: {row['source_ds']!r}"
+    if label != "PASS":
+        return "hallucinated" if label == "FAIL" else MALFORMED, f"the column label is {row['label']!r}, not PASS"
+    return {"domain": _HALUBENCH_DOMAINS[part], "context": _list_passage(row.get("passage"))}
+
+
+def _take_shroom(row: Any, _path: Path, _number: int) -> Taken:
+    if row["task"].strip() != "DM":
+        return "other_task", f"the task is {row['task'].strip()}; MultiHal takes DM"
+    if problem := find_problem(row, ("src", "tgt")):
+        return MALFORMED, problem
+    question = ask_for_meaning(row["src"])
+    if question is None:
+        return MALFORMED, "the column src neither marks a word with <define> nor asks for its meaning"
+    return {"domain": "N/A", "input": question}
+
+
+def ask_for_meaning(sentence: str) -> str | None:
+    """Return a sentence with the question what its word means; None when no word is marked and nothing is asked.
+
+    In some files of SHROOM the sentence ends in the question; in others the word is marked with <define>, and the
+    question is put behind it in the same words.
+    """
+    sentence = sentence.strip()
+    if sentence.endswith("?") and sentence.partition(_ASKED)[2].strip(" ?"):
+        return sentence
+    if not (marked := _MARKED.search(sentence)):
+        return None
+    plain = _MARKED.sub(lambda found: found[1].strip(), sentence)
+    return f"{plain} {_ASKED}{marked[1].strip()} ?"
+
+
+def _take_defan(row: Any, path: Path, number: int) -> Taken:
+    if behind := (number - 1) % GROUP:
+        return "paraphrase", f"paraphrase of the question in row {number - behind}"
+    domain = _find_domain(path)
+    stated = _DEFAN_TYPES.get(row["type"].strip().lower(), "other")
+    if domain == RANKED and stated == "numerical":
+        stated = "rank"
+    answer = _strip_padding(row["answer"]) if stated == "rank" else row["answer"].strip()
+    return {"domain": domain, "output": answer, "answer_type": stated}
+
+
+def _find_domain(path: Path) -> str | None:
+    """Return the domain that a file's name gives (QA_domain_1_public.csv, QA_domain_sports_public.csv: sports); None if none."""
+    if not (found := _DEFAN_NAME.fullmatch(path.name)):
+        return None
+    return _DEFAN_DOMAINS[int(found[1]) - 1] if found[1].isdigit() else found[1].lower()
+
+
+def _strip_padding(answer: str) -> str:
+    """Return an answer without the spaces, zeros and the mark of a shared rank before it."""
+    bare = answer.strip(_PADDING)
+    return bare.lstrip("0") or bare if bare.isdigit() else bare
+
+
+def _group_paraphrases(source: SourceFile, rows: Iterator[Numbered], odd: dict[int, str]) -> Iterator[Numbered]:
+    """Yield DefAn's rows as they are, and put into `odd` what is wrong with those of groups that do not agree.
+
+    Raises SourceError where the last group is not whole.
+    """
+    while group := list(islice(rows, GROUP)):
+        first, last = group[0][0], group[-1][0]
+        if len(group) < GROUP:
+            raise SourceError(
+                f"{source.path}: the last group, from row {first} on, has {len(group)} rows instead of {GROUP}, "
+                "column questions; the file is cut off or holds no paraphrases"
+            )
+        if len({(_strip_padding(row["answer"]), row["type"].strip()) for _, row in group}) > 1:
+            problem = f"rows {first} to {last} are no group of {GROUP}: they differ in the column answer or type"
+            odd.update(dict.fromkeys(range(first, last + 1), problem))
+        yield from group
+
+
+def _take_simpleqa(row: Any, _path: Path, _number: int) -> Taken:
+    metadata = read_metadata(row["metadata"])
+    if isinstance(metadata, str):
+        return MALFORMED, f"the column metadata {metadata}"
+    return {
+        "domain": metadata["topic"].strip().lower(),
+        "context": unique(url.strip() for url in metadata["urls"]),
+        "answer_type": _SIMPLEQA_TYPES.get(metadata["answer_type"].strip().lower(), "other"),
+    }
+
+
+def read_metadata(text: str) -> Mapping[str, Any] | str:
+    """Return SimpleQA's metadata, a dict as Python writes it with topic, answer_type and urls, or what is wrong with it.
+
+    It is read as data: a text that is long, deep, or anything but such a dict is refused. Nothing in it is run.
+    """
+    if len(text) > _LONGEST_METADATA:
+        return f"is longer than {_LONGEST_METADATA} characters"
+    try:
+        value = ast.literal_eval(text.strip())
+    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError) as error:
+        return f"is no dict of plain values ({type(error).__name__})"
+    if problem := find_problem(value, ("topic", "answer_type")):
+        return f"is not as expected: {problem}"
+    urls = value.get("urls")
+    if not isinstance(urls, list) or not all(isinstance(url, str) for url in urls):
+        return "has no list of urls"
+    found: Mapping[str, Any] = value
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,16 +230,125 @@ class Foundation:
     """One foundation."""
 
     name: FoundationName
-    title: str
     files: str
     """What its files are called as they are published, and their kind."""
+    kind: str
+    """What a file is: JSON Lines, a JSON array of rows (or Parquet, by its ending), or CSV."""
     columns: tuple[tuple[str, ...], ...]
     """Columns by which a file of it is known; any one of these sets."""
-    read: Callable[[SourceFile], Iterator[ReadRow]]
-    part_of: Callable[[Path], str | None]
-    """Which part of the foundation a file is; two files cannot be the same part."""
+    question: str
+    answer: str
+    texts: tuple[str, ...]
+    """Columns in which a row must hold a text before it is taken."""
+    take: Callable[[Any, Path, int], Taken]
+    """A row, its file and its number → what is kept of it, or why it is not."""
     promise: re.Pattern[str]
     """Names that promise this foundation."""
+    prefix: str
+    """With which ids begin."""
+    part_of: Callable[[Path], str | None] = lambda _path: ""
+    """Which part of the foundation a file is, for the ids, None where its name does not say it; two files cannot be one part."""
+
+    def read(self, source: SourceFile) -> Iterator[ReadRow]:
+        """Yield what becomes of each row of a file, ids halueval_0, defan_sports_15, … by place.
+
+        Raises SourceError for a file that cannot be read, and for one of DefAn whose last group is not whole.
+        """
+        odd: dict[int, str] = {}
+        columns, suffix = self.columns[0], source.path.suffix.lower()
+        if self.kind == "CSV":
+            rows: Iterator[Numbered] = iterate_csv(source, columns)
+        elif suffix == ".parquet":
+            rows = iterate_parquet(source, columns)
+        else:
+            rows = iterate_json(source, f"{self.kind} with the columns {', '.join(columns)}")
+        if self.name == "defan":
+            rows = _group_paraphrases(source, rows, odd)
+
+        def judge(row_id: str, number: int, row: Any) -> FoundationQuestion | Reject:
+            if problem := odd.get(number) or find_problem(row, self.texts):
+                return Reject(row_id, MALFORMED, problem)
+            taken = self.take(row, source.path, number)
+            if isinstance(taken, tuple):
+                return Reject(row_id, *taken)
+            said = {"input": row[self.question].strip(), "output": row[self.answer].strip(), **taken}
+            return FoundationQuestion(
+                id=row_id,
+                source_dataset=self.name,
+                licence=source.licence,
+                source_name=source.name,
+                source_row=number,
+                **said,
+            )
+
+        return judge_rows(source, "_".join(filter(None, (self.prefix, self.name_part(source.path)))), rows, judge)
+
+    def name_part(self, path: Path) -> str:
+        """Return which part of the foundation a file is; SourceError where its name does not say it."""
+        part = self.part_of(path)
+        if part is None:
+            raise SourceError(
+                f"{path}: holds rows of {self.name}, but the name does not say of what; expected {self.format_form()}"
+            )
+        return part
+
+    def format_form(self) -> str:
+        """Return what files of this foundation are, for errors."""
+        return f"{self.files} with the columns {', '.join(self.columns[0])}"
+
+
+FOUNDATIONS: dict[str, Foundation] = {
+    foundation.name: foundation
+    for foundation in (
+        Foundation(
+            "halueval", "qa_data.json (JSON Lines)", "JSON Lines",
+            (("knowledge", "question", "right_answer", "hallucinated_answer"),),
+            "question", "right_answer", ("question", "right_answer"), _take_halueval,
+            re.compile("halueval|qa_data", re.IGNORECASE), "halueval",
+        ),
+        Foundation(
+            "truthfulqa", "TruthfulQA.csv", "CSV",
+            (("Type", "Category", "Question", "Best Answer", "Correct Answers", "Incorrect Answers", "Source"),),
+            "Question", "Best Answer", ("Category", "Question", "Best Answer"), _take_truthfulqa,
+            re.compile("truthful", re.IGNORECASE), "tqa_gen",
+        ),
+        Foundation(
+            "felm", "all.jsonl or wk.jsonl (JSON Lines)", "JSON Lines",
+            (("prompt", "response", "labels"), ("prompt", "response", "claim_labels")),
+            "prompt", "response", ("prompt", "response"), _take_felm,
+            re.compile("felm", re.IGNORECASE), "felm",
+        ),
+        Foundation(
+            "halubench", "Parquet or JSON Lines", "JSON Lines",
+            (("id", "passage", "question", "answer", "label", "source_ds"),),
+            "question", "answer", ("question", "answer", "label", "source_ds"), _take_halubench,
+            re.compile("halubench", re.IGNORECASE), "halubench",
+        ),
+        Foundation(
+            "shroom2024", "trial-v1.json, val.model-aware.v2.json, … (JSON)", "a JSON array of rows",
+            (("src", "tgt", "task", "hyp"),),
+            "src", "tgt", ("task",), _take_shroom,
+            re.compile("shroom", re.IGNORECASE), "shroom2024",
+            # val.model-aware.json is val-model-aware
+            lambda path: re.sub(r"[^a-z0-9]+", "-", re.sub(r"\.jsonl?$", "", path.name.lower())).strip("-"),
+        ),
+        Foundation(
+            "defan", "QA_domain_1_public.csv, … (CSV, one file a domain)", "CSV",
+            (("questions", "answer", "type"),),
+            "questions", "answer", ("questions", "answer", "type"), _take_defan,
+            re.compile("QA_domain_", re.IGNORECASE), "defan", _find_domain,
+        ),
+        Foundation(
+            "simpleqa", "simple_qa_test_set.csv", "CSV",
+            (("metadata", "problem", "answer"),),
+            "problem", "answer", ("metadata", "problem", "answer"), _take_simpleqa,
+            re.compile("simple_?qa", re.IGNORECASE), "simpleqa",
+        ),
+    )
+}  # fmt: skip
+"""Name → foundation, in the order of the paper's pipeline."""
+
+_SUFFIXES = (".json", ".jsonl", ".csv", ".parquet")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,114 +361,35 @@ class FoundFiles:
     """A sentence for each file of a foundation that MultiHal does not use, and one for files of no foundation."""
 
 
-def _whole(_path: Path) -> str:
-    return ""
-
-
-FOUNDATIONS: dict[str, Foundation] = {
-    foundation.name: foundation
-    for foundation in (
-        Foundation(
-            "halueval", "HaluEval (QA)", "qa_data.json (JSON Lines)",
-            (halueval.COLUMNS,), halueval.read_halueval, _whole, re.compile("halueval|qa_data", re.IGNORECASE),
-        ),
-        Foundation(
-            "truthfulqa", "TruthfulQA (generation)", "TruthfulQA.csv",
-            (truthfulqa.COLUMNS,), truthfulqa.read_truthfulqa, _whole, re.compile("truthful", re.IGNORECASE),
-        ),
-        Foundation(
-            "felm", "FELM (world knowledge)", "all.jsonl or wk.jsonl (JSON Lines)",
-            (felm.COLUMNS, felm.MIRROR_COLUMNS), felm.read_felm, _whole, re.compile("felm", re.IGNORECASE),
-        ),
-        Foundation(
-            "halubench", "HaluBench", "Parquet or JSON Lines",
-            (halubench.COLUMNS,), halubench.read_halubench, _whole, re.compile("halubench", re.IGNORECASE),
-        ),
-        Foundation(
-            "shroom2024", "SHROOM 2024 (definition modelling)", "trial-v1.json, val.model-aware.v2.json, … (JSON)",
-            (shroom.COLUMNS,), shroom.read_shroom, lambda path: shroom.name_part(path.name), re.compile("shroom", re.IGNORECASE),
-        ),
-        Foundation(
-            "defan", "DefAn", "QA_domain_1_public.csv, … (CSV, one file a domain)",
-            (defan.COLUMNS,), defan.read_defan, defan.domain_of, re.compile("QA_domain_", re.IGNORECASE),
-        ),
-        Foundation(
-            "simpleqa", "SimpleQA", "simple_qa_test_set.csv",
-            (simpleqa.COLUMNS,), simpleqa.read_simpleqa, _whole, re.compile("simple_?qa", re.IGNORECASE),
-        ),
-    )
-}  # fmt: skip
-"""Name → foundation, in the order of the paper's pipeline."""
-
-_SUFFIXES = (".json", ".jsonl", ".csv", ".parquet")
-
-
-def check_foundations(names: Sequence[str] | None) -> list[str]:
-    """Return the foundations to read, all by default; UsageError for one that is not known."""
-    if unknown := [name for name in names or () if name not in FOUNDATIONS]:
-        raise UsageError(f"unknown foundation {', '.join(unknown)}; there are {', '.join(FOUNDATIONS)}")
-    return [name for name in FOUNDATIONS if names is None or name in names]
-
-
 def find_foundation_files(paths: Sequence[Path], foundations: Sequence[str] | None = None) -> FoundFiles:
     """Return which of the files, and of the files in the folders and their subfolders, belong to which foundation.
 
     `foundations`: those that are wanted, each of which must have a file; None takes what there is. Raises SourceError
     for a path that is not there, a file named outright that belongs nowhere, and two files that are the same.
     """
-    wanted = check_foundations(foundations)
+    wanted = [name for name in FOUNDATIONS if foundations is None or name in foundations]
     placed: dict[Path, str] = {}
     for path in paths:
         for file in list_source(path, deep=True):
-            if file == path:
-                placed[path] = _place_outright(path, wanted)
-            elif file.suffix.lower() in _SUFFIXES and (name := _place(file)) in wanted:
+            if file != path and file.suffix.lower() not in _SUFFIXES:
+                continue
+            name = _place(file)
+            if name in wanted:
                 placed[file] = name
+            elif file == path and name is None:
+                raise SourceError(
+                    f"{path}: belongs to no foundation by its columns; expected one of {_format_forms(wanted)}"
+                )
+            elif file == path:
+                raise SourceError(f"{path}: is a file of {name}, which is not among {', '.join(wanted)}")
     found = _share_out(placed)
     if missing := [name for name in wanted if name not in found.files and (foundations or not found.files)]:
         raise SourceError(
-            f"no file of {', '.join(missing)} in {describe_held(paths)}; expected "
-            + "; ".join(f"{name}: {_format_form(FOUNDATIONS[name])}" for name in missing)
+            f"no file of {', '.join(missing)} in {describe_held(paths)}; expected {_format_forms(missing)}"
         )
     if not foundations:
         found.left_out.extend(describe_unused(paths, list(placed), "since their columns are of no foundation"))
     return found
-
-
-def _share_out(placed: dict[Path, str]) -> FoundFiles:
-    found = FoundFiles({})
-    parts: dict[tuple[str, str], Path] = {}
-    for path in sorted(placed, key=lambda path: (list(FOUNDATIONS).index(placed[path]), path.name, path)):
-        name = placed[path]
-        if name == "defan" and path.suffix.lower() == ".json" and (copied := path.with_suffix(".csv")) in placed:
-            found.left_out.append(f"{path}: left out; {copied.name} beside it holds the same rows")
-            continue
-        part = FOUNDATIONS[name].part_of(path)
-        if part is None:
-            raise SourceError(
-                f"{path}: holds rows of {name}, but the name does not say of what; expected {_format_form(FOUNDATIONS[name])}"
-            )
-        if name == "defan" and part == defan.MATH:
-            found.left_out.append(
-                f"{path}: left out; DefAn's domain math is no list of questions with 14 paraphrases each"
-            )
-            continue
-        other = parts.setdefault((name, part), path)
-        if other.resolve() != path.resolve():
-            raise SourceError(f"{path}: {name} has this part already, in {other}; name one of the two")
-        if other == path:
-            found.files.setdefault(name, []).append(path)
-    return found
-
-
-def _place_outright(path: Path, wanted: Sequence[str]) -> str:
-    name = _place(path)
-    if name is None:
-        known = "; ".join(f"{name}: {_format_form(FOUNDATIONS[name])}" for name in wanted)
-        raise SourceError(f"{path}: belongs to no foundation by its columns; expected one of {known}")
-    if name not in wanted:
-        raise SourceError(f"{path}: is a file of {name}, which is not among {', '.join(wanted)}")
-    return name
 
 
 def _place(path: Path) -> str | None:
@@ -165,10 +402,31 @@ def _place(path: Path) -> str | None:
         if foundation.promise.search(path.name):
             raise SourceError(
                 f"{path}: row 1: named like a file of {name}, but its columns are {', '.join(sorted(columns))[:300] or 'not to be read'}; "
-                f"expected {_format_form(foundation)}"
+                f"expected {foundation.format_form()}"
             )
     return None
 
 
-def _format_form(foundation: Foundation) -> str:
-    return f"{foundation.files} with the columns {', '.join(foundation.columns[0])}"
+def _format_forms(names: Sequence[str]) -> str:
+    return "; ".join(f"{name}: {FOUNDATIONS[name].format_form()}" for name in names)
+
+
+def _share_out(placed: Mapping[Path, str]) -> FoundFiles:
+    found = FoundFiles({})
+    parts: dict[tuple[str, str], Path] = {}
+    for path in sorted(placed, key=lambda path: (list(FOUNDATIONS).index(placed[path]), path.name, path)):
+        name = placed[path]
+        if name == "defan" and path.suffix.lower() == ".json" and (copied := path.with_suffix(".csv")) in placed:
+            found.left_out.append(f"{path}: left out; {copied.name} beside it holds the same rows")
+            continue
+        part = FOUNDATIONS[name].name_part(path)
+        if name == "defan" and part == _MATH:
+            why = "DefAn's domain math is no list of questions with 14 paraphrases each"
+            found.left_out.append(f"{path}: left out; {why}")
+            continue
+        other = parts.setdefault((name, part), path)
+        if other.resolve() != path.resolve():
+            raise SourceError(f"{path}: {name} has this part already, in {other}; name one of the two")
+        if other == path:
+            found.files.setdefault(name, []).append(path)
+    return found

@@ -6,7 +6,7 @@ A row that several sources were united into has all of their licences, joined by
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from tasks.core.rows import NONE_STATED
+from factmill.tasks.core.rows import NONE_STATED
 
 _CC = "https://creativecommons.org/licenses"
 

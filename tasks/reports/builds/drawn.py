@@ -8,14 +8,14 @@ from html import escape
 from itertools import groupby
 from typing import Any
 
-from tasks.engine.benchmark import Benchmark
-from tasks.errors import OldBuild
-from tasks.reports.builds.contents import CallTold, Chain, RejectTold, RowTold, Shown
-from tasks.reports.builds.tracing import Record, explain_trace, tell_call, trace_rows
-from tasks.reports.entries import shorten
-from tasks.storage.bodies import read_rejected
-from tasks.storage.warehouse import Connection, read_records
-from tasks.text.whole import clean
+from factmill.tasks.engine.benchmark import Benchmark
+from factmill.tasks.errors import OldBuild
+from factmill.tasks.reports.builds.contents import CallTold, Chain, RejectTold, RowTold, Shown
+from factmill.tasks.reports.builds.tracing import Record, explain_trace, tell_call, trace_rows
+from factmill.tasks.reports.entries import shorten
+from factmill.tasks.storage.recording.records import read_rejected
+from factmill.tasks.storage.warehouse import Connection, read_records
+from factmill.tasks.text.whole import clean
 
 MOST_ROWS = 400
 MOST_BYTES = 2_600_000

@@ -8,13 +8,13 @@ from typing import Any
 
 import pyarrow as pa
 
-from tasks.core.measures.figures import Figure, Series
-from tasks.core.publishing.distributions import Distributions, Published
-from tasks.core.reviewing.review import Edit, ReviewItem
-from tasks.core.spending.bounds import Bounds, Spent, describe_bounds, describe_spent, format_cost
-from tasks.engine.benchmark import Benchmark
-from tasks.errors import OldBuild
-from tasks.reports.builds.contents import (
+from factmill.tasks.core.measures.figures import Figure, Series
+from factmill.tasks.core.publishing.distributions import Distributions, Published
+from factmill.tasks.core.review import Edit, ReviewItem
+from factmill.tasks.core.spending.bounds import Bounds, Spent, describe_bounds, describe_spent, format_cost
+from factmill.tasks.engine.benchmark import Benchmark
+from factmill.tasks.errors import OldBuild
+from factmill.tasks.reports.builds.contents import (
     BuildPage,
     Decision,
     Foretold,
@@ -25,13 +25,13 @@ from tasks.reports.builds.contents import (
     Stage,
     tell_notice,
 )
-from tasks.reports.builds.drawn import draw_ids, tell_moment, tell_rejects, tell_rows
-from tasks.reports.entries import shorten
-from tasks.reports.texts import describe_rows, say, tell
-from tasks.storage.builds import BuildRecord, published_names, published_table
-from tasks.storage.warehouse import Connection, open_warehouse, read_records
-from tasks.text.ages import tell_age
-from tasks.text.whole import clean
+from factmill.tasks.reports.builds.drawn import draw_ids, tell_moment, tell_rejects, tell_rows
+from factmill.tasks.reports.entries import shorten
+from factmill.tasks.reports.texts import describe_rows, say, tell
+from factmill.tasks.storage.builds import BuildRecord, published_names, published_table
+from factmill.tasks.storage.warehouse import Connection, open_warehouse, read_records
+from factmill.tasks.text.ages import tell_age
+from factmill.tasks.text.whole import clean
 
 _EXAMPLES = 3
 """Rejected rows of each reason."""
@@ -112,11 +112,12 @@ def read_page(
 def _summarise(benchmark: Benchmark, build: BuildRecord) -> str:
     report, world = build.report, build.lock["world"]
     judge = build.lock["models"].get("judge") or ""
-    judged = f", judged by {shorten(str(judge), 100)}" if judge else ""
+    who = {"written": report["author"], "judged": judge}
+    made = "".join(f", {did} by {shorten(str(model), 100)}" for did, model in who.items() if model)
     graph = f" with the local graph {shorten(str(build.origin['graph']), 100)}" if build.origin.get("graph") else ""
     return (
-        f"{benchmark.title}. {report['rows']:,} rows, made in the {clean(str(world['name']))} world{graph} as of {world['epoch']}, "
-        f"written by {shorten(str(report['author']), 100)}{judged}; published {build.published_at:%Y-%m-%d}."
+        f"{benchmark.title}. {report['rows']:,} rows, made in the {clean(str(world['name']))} world{graph} as of {world['epoch']}"
+        f"{made}; published {build.published_at:%Y-%m-%d}."
     )
 
 
@@ -146,7 +147,7 @@ def _list_facts(build: BuildRecord) -> dict[str, str]:
     params = lock["params"].get("params", {})
     told = {
         "World": f"{report['world']}, as of {lock['world']['epoch']}",
-        "Written by": str(report["author"]),
+        "Written by": str(report["author"] or ""),
         "Models": "; ".join(f"{say(role)}: {model}" for role, model in sorted(lock["models"].items()) if model),
         "Source files": ", ".join([*named, *more]),
         "Local graph": str(origin.get("graph") or ""),
@@ -160,7 +161,7 @@ def _list_facts(build: BuildRecord) -> dict[str, str]:
         else "",
         "Time": f"{report['seconds']:.1f} s" if "seconds" in report else "",
         "Bounds": _tell_bounds(report.get("spent") or {}),
-        "Made by": f"factmill {lock['version']}, code {lock['code']}",
+        "Made by": build.made_by,
         "Lock": f"SHA-256 {build.lock_digest[:16]}… (names every input by content)",
         "Content": f"SHA-256 {build.content_digest[:16]}… (of the published tables)",
         "Look further": f"factmill show {build.benchmark} --build {build.build_id}; factmill verify {build.build_id}",

@@ -6,10 +6,10 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from tasks.engine.benchmark import Benchmark
-from tasks.errors import OldBuild
-from tasks.storage.bodies import unpack_body
-from tasks.storage.warehouse import Connection, read_json, read_records
+from factmill.tasks.engine.benchmark import Benchmark
+from factmill.tasks.errors import OldBuild
+from factmill.tasks.storage.recording.records import unpack_body
+from factmill.tasks.storage.warehouse import Connection, read_json, read_records
 
 Record = dict[str, Any]
 
@@ -78,8 +78,10 @@ def tell_call(call: Record) -> tuple[dict[str, Any], dict[str, Any], str]:
 
 
 def _read_row(model: type[BaseModel], row: Record, build_id: str) -> Any:
+    # the table has the columns of all builds: null in those of builds that had no such column
+    own = {column: value for column, value in row.items() if column in model.model_fields or value is not None}
     try:
-        return model.model_validate(row)
+        return model.model_validate(own)
     except ValidationError as error:
         columns = ", ".join(dict.fromkeys(str(each["loc"][0]) for each in error.errors()))
         raise OldBuild(

@@ -7,7 +7,7 @@
 | source_phrase | words that point at the article as a text |
 | answer_not_in_article | the answer, numbers and dates by value, stands in no sentence of the article |
 | approximation_lost | the article says the number with about, more than or the like, the answer does not |
-| several_answers | the article has a second right answer (core/several.py) |
+| several_answers | the article has a second right answer (`find_other_answer`) |
 | subject_missing | the question names neither the topic nor any name or term of the article |
 | one_of_many | the question asks for any one of several |
 | no_question_mark, not_self_contained | the form; a pronoun for something that is not named |
@@ -17,14 +17,17 @@
 
 They err towards finding fault where a second attempt is cheap, and let pass what only a reader can tell: the second
 model's check and the review queue come behind them.
+
+A program can tell two cases: the answer is one of two names that the article joins where it says what is asked, and the
+question leaves open which of several numbered things it means (the English edition, where there are a first and a second).
 """
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from tasks.slaq.core.known_text import (
+from factmill.tasks.slaq.core.known_text import (
     ROUGHLY,
     CheckLists,
     KnownText,
@@ -37,13 +40,11 @@ from tasks.slaq.core.known_text import (
     read_article,
     tell,
 )
-from tasks.slaq.core.replies import Generated, Pair
-from tasks.slaq.core.several import find_other_answer
-from tasks.text.folded import fold_text, has_words
-from tasks.text.matching import normalise
-from tasks.text.sentences import split_sentences
-from tasks.text.values.literals import Date
-from tasks.text.values.words import (
+from factmill.tasks.slaq.core.replies import Generated, Pair
+from factmill.tasks.text.matching import fold_text, has_words, normalise
+from factmill.tasks.text.sentences import split_sentences
+from factmill.tasks.text.values.literals import Date
+from factmill.tasks.text.values.words import (
     Count,
     DayOfYear,
     Value,
@@ -53,6 +54,65 @@ from tasks.text.values.words import (
     is_year,
     says,
 )
+
+_WORD = r"[^\W\d_a-zß-öø-ÿ][\w’'.-]*"
+_NAME = rf"{_WORD}(?: (?:(?:al|de|der|di|du|la|van|von) )?{_WORD})*"
+_ORDINAL = re.compile(r"[0-9]+(?:st|nd|rd|th)")
+_LONGEST_PHRASE = 3
+_BETWEEN = 1
+"""So many words may stand between an ordinal and what it numbers: the first complete translation."""
+
+
+def find_other_answer(question: str, answer: str, article: KnownText, lists: CheckLists) -> str | None:
+    """Return in a sentence for whom wrote the question what else could be answered; None where nothing is seen."""
+    if re.fullmatch(_NAME, answer):
+        # the name that "and" or "or" joins to the answer in the sentence that says most of what is asked
+        asked, folded, name = list_content(question, lists), fold_text(question), re.escape(answer)
+        best, most = "", -1
+        for sentence in article.written:
+            if re.search(rf"\b{name}\b", sentence):
+                said = list_content(sentence, lists)
+                shared = sum(any(is_kin(each, value) for each in said) for value in asked)
+                best, most = (sentence, shared) if shared > most else (best, most)
+        joined = re.findall(rf"\b{name},? (?:and|or) ({_NAME})", best)
+        for other in (*joined, *re.findall(rf"({_NAME}),? (?:and|or) {name}\b", best)):
+            if not any(has_words(folded, fold_text(word)) for word in other.split()):
+                return f"the article names {answer!r} together with {other!r}; ask for something that has one answer"
+    if any(not isinstance(value, str) or _ORDINAL.fullmatch(value) for value in list_values(question)):
+        return None
+    for phrase in _list_phrases(question, lists):
+        numbers = {ordinal for sentence in article.sentences for ordinal in _find_ordinals(sentence, phrase)}
+        if len(numbers) > 1:
+            return f"the article tells of a first and a second {' '.join(phrase)!r}; say in {question!r} which one is meant"
+    return None
+
+
+def _list_phrases(question: str, lists: CheckLists) -> Iterator[tuple[str, ...]]:
+    """Yield the words behind each "the" up to the next function word, where the last is a noun for one thing, no name.
+
+    Of "the English edition" also the adjective alone: a first English translation and a second English version are two.
+    """
+    words = tell(question)
+    for at, word in enumerate(words):
+        phrase: list[str] = []
+        first = last = ""
+        for said, value in words[at + 1 : at + 1 + _LONGEST_PHRASE] if word.value == "the" else ():
+            if not isinstance(value, str) or value in lists.function_words:
+                break
+            phrase.append(value)
+            first, last = first or said, said
+        if last.islower() and last == phrase[-1]:
+            yield tuple(phrase)
+            if first[0].isupper():
+                yield (phrase[0],)
+
+
+def _find_ordinals(sentence: Sequence[Value], phrase: Sequence[str]) -> Iterator[str]:
+    for at in range(len(sentence) - len(phrase) + 1):
+        if list(sentence[at : at + len(phrase)]) == list(phrase):
+            before = sentence[max(0, at - 1 - _BETWEEN) : at]
+            yield from (value for value in before if isinstance(value, str) and _ORDINAL.fullmatch(value))
+
 
 ANSWER_WORDS_BELOW = 10
 """An answer has fewer words (Appendix A.1)."""
@@ -108,8 +168,8 @@ def check_all(generated: Generated, topic: str, article_text: str, lists: CheckL
     article = read_article(article_text)
     problems: list[Problem] = []
     for which, pair in enumerate(generated.short, 1):
-        problems += _number(which, check_question(pair.question, topic, article, lists))
-        problems += _number(which, check_answer(pair.answer, article, lists))
+        problems += (replace(each, which=which) for each in check_question(pair.question, topic, article, lists))
+        problems += (replace(each, which=which) for each in check_answer(pair.answer, article, lists))
         if other := find_other_answer(pair.question, pair.answer, article, lists):
             problems.append(Problem("several_answers", which, other))
     problems += check_distinct(generated.short, lists)
@@ -180,28 +240,28 @@ def check_answer(answer: str, article: KnownText, lists: CheckLists) -> Iterator
 
 
 def names_subject(question: str, topic: str, article: KnownText, lists: CheckLists) -> bool:
-    """True when a question names the topic, or has a name, a term or quoted words that stand in the article."""
+    """True when a question names the topic, or has a name, a term or quoted words that stand in the article.
+
+    A term: two words of content behind an article or auxiliary, that stand so in the article (the achromatic lens).
+    """
     if _has_title(list_values(question), topic):
         return True
     if any(has_words(article.folded, fold_text(quoted).strip(" .,")) for quoted in _QUOTED.findall(question)):
         return True
     told = tell(question)
-    if any(
-        value in (article.inner_capitals - article.small if opens else article.capitals) and _is_name(value, lists)
-        for opens, _, value in find_capitals(told)
-    ):
-        return True
-    return _has_term([part.value for part in told], article, lists)
-
-
-def _has_term(values: Sequence[Value], article: KnownText, lists: CheckLists) -> bool:
-    """True for two words of content behind an article or auxiliary that stand so in the article: the achromatic lens."""
-    for at, value in enumerate(values[:-2]):
-        term = values[at + 1 : at + 3]
-        if value in _BEFORE_NOUNS and all(isinstance(word, str) and word.isalpha() for word in term):
-            is_vague = any(word in lists.function_words | _VAGUE for word in term)
-            if not is_vague and any(has_sequence(sentence, term) for sentence in article.sentences):
-                return True
+    for opens, _, value in find_capitals(told):
+        names = article.inner_capitals - article.small if opens else article.capitals
+        if value in names and value not in lists.function_words and value not in _NOT_NAMES:
+            return True
+    values = [part.value for part in told]
+    for at, before in enumerate(values[:-2]):
+        term = values[at + 1 : at + 3] if before in _BEFORE_NOUNS else []
+        is_term = bool(term) and all(
+            isinstance(word, str) and word.isalpha() and word not in lists.function_words for word in term
+        )
+        is_there = is_term and any(has_sequence(sentence, term) for sentence in article.sentences)
+        if is_there and not _VAGUE.intersection(term):
+            return True
     return False
 
 
@@ -217,8 +277,9 @@ def find_loose_pronoun(question: str, topic: str, article: KnownText, lists: Che
         # written with a capital inside a question it is part of a name: Who wrote It?
         if word not in _PRONOUNS | _POSSESSIVES or found.start() in empty or (before and found[0][0].isupper()):
             continue
-        named = names_subject(question if word in _POSSESSIVES else before, topic, article, lists)
-        if not named and not _has_noun(before, lists):
+        words = re.findall(r"[^\W_]+", fold_text(before))
+        has_noun = any(one in _BEFORE_NOUNS and other not in lists.function_words for one, other in pairwise(words))
+        if not has_noun and not names_subject(question if word in _POSSESSIVES else before, topic, article, lists):
             return word
     return None
 
@@ -230,9 +291,10 @@ def check_distinct(pairs: Sequence[Pair], lists: CheckLists) -> Iterator[Problem
             if normalise(pair.question) == normalise(other.question):
                 yield Problem("same_question", which, f"the question is the same as question {earlier}")
                 break
-            if list_values(pair.answer) == list_values(other.answer) and _share(
-                list_content(pair.question, lists), list_content(other.question, lists)
-            ):
+            if list_values(pair.answer) != list_values(other.answer):
+                continue
+            one, second = (set(list_content(each.question, lists)) for each in (pair, other))
+            if len(one & second) >= _SHARED_AT_LEAST * len(one | second):
                 yield Problem("same_fact", which, f"question and answer ask for the same fact as pair {earlier}")
                 break
 
@@ -266,13 +328,14 @@ def check_long_answer(generated: Generated, topic: str, article: KnownText, list
             0,
             f"each sentence of the long answer names {bare_title(topic)!r} anew; write one flowing paragraph",
         )
-    told = list_said(long)
+    told, values = list_said(long), list_values(long)
     for which, pair in enumerate(generated.short, 1):
-        wanted = list_content(pair.answer, lists) or list_said(pair.answer)
+        wanted, exact = list_content(pair.answer, lists) or list_said(pair.answer), list_values(pair.answer)
         is_there = has_words(fold_text(long), fold_text(pair.answer).strip(" .!?"))
-        if not _keeps_rough_numbers(pair.answer, long) or (
-            not is_there and not (wanted and all(any(is_kin(found, value) for found in told) for value in wanted))
-        ):
+        is_there = is_there or bool(wanted and all(any(is_kin(found, value) for found in told) for value in wanted))
+        # numbers that an answer calls approximate have to be so in the long answer too
+        rough = [exact[at : at + 2] for at, value in enumerate(exact[:-1]) if value == ROUGHLY]
+        if not is_there or not all(has_sequence(values, each) for each in rough):
             yield Problem("long_answer_lacks", which, f"the long answer does not hold the answer {pair.answer!r}")
     texts = [topic, *(text for pair in generated.short for text in (pair.question, pair.answer))]
     known = [part.value for text in texts for part in tell(text)]
@@ -281,13 +344,6 @@ def check_long_answer(generated: Generated, topic: str, article: KnownText, list
         yield Problem(
             "long_answer_adds", 0, f"the long answer says {said!r}, which is in none of the five questions and answers"
         )
-
-
-def _keeps_rough_numbers(answer: str, long: str) -> bool:
-    """True when the numbers that an answer calls approximate are so in the long answer too."""
-    wanted = list_values(answer)
-    told = list_values(long)
-    return all(has_sequence(told, wanted[at : at + 2]) for at, value in enumerate(wanted[:-1]) if value == ROUGHLY)
 
 
 def _find_added_numbers(text: str, known: Sequence[Value]) -> Iterator[str]:
@@ -327,24 +383,5 @@ def _check_phrases(text: str, name: str, lists: CheckLists) -> Iterator[Problem]
         yield Problem("source_phrase", 0, f"the {name} points at its source by {phrase!r}; leave that out")
 
 
-def _number(which: int, problems: Iterable[Problem]) -> list[Problem]:
-    return [Problem(problem.code, which, problem.sentence) for problem in problems]
-
-
-def _share(one: Sequence[Value], other: Sequence[Value]) -> bool:
-    """True when two contents have as much in common as counts for the same."""
-    return len(set(one) & set(other)) >= _SHARED_AT_LEAST * len(set(one) | set(other))
-
-
 def _has_title(values: Sequence[Value], topic: str) -> bool:
     return has_sequence(values, list_values(bare_title(topic)))
-
-
-def _is_name(value: str, lists: CheckLists) -> bool:
-    return value not in lists.function_words and value not in _NOT_NAMES
-
-
-def _has_noun(before: str, lists: CheckLists) -> bool:
-    """True when a word of content stands behind an article or auxiliary."""
-    words = re.findall(r"[^\W_]+", fold_text(before))
-    return any(one in _BEFORE_NOUNS and other not in lists.function_words for one, other in pairwise(words))

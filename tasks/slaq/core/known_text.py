@@ -1,6 +1,6 @@
 """An article as the checks of SLAQ look at it, and what stands in it (Appendix A.1: answers are grounded in the text).
 
-Texts are compared by what they say (text/values/amounts.py): "1.02 metres" is "1.02 m", "4.5 million dollars" is
+Texts are compared by what they say (text/values/words.py): "1.02 metres" is "1.02 m", "4.5 million dollars" is
 "US$4.5 million", "United States of America" is "United States". A word that makes a number an approximate one (about,
 roughly) is part of what is said.
 """
@@ -9,10 +9,19 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from tasks.text.folded import fold_text, has_words
-from tasks.text.sentences import split_sentences
-from tasks.text.values.amounts import read_amounts, spell_amounts
-from tasks.text.values.words import Told, Value, drop_light, find_capitals, has_sequence, read_values, says
+from factmill.tasks.text.matching import fold_text, has_words
+from factmill.tasks.text.sentences import split_sentences
+from factmill.tasks.text.values.words import (
+    Told,
+    Value,
+    drop_light,
+    find_capitals,
+    has_sequence,
+    read_amounts,
+    read_values,
+    says,
+    spell_amounts,
+)
 
 ROUGHLY = "roughly"
 """What stands for every word that makes a number an approximate one."""

@@ -9,12 +9,12 @@ since only the twelve labels in their order part it.
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
-from tasks.core.replies import Form, Unreadable
-from tasks.text.undressing import BrokenObject, drop_citations, drop_decoration, parse_object
+from factmill.tasks.core.replies import Form, Unreadable
+from factmill.tasks.text.undressing import BrokenObject, drop_citations, drop_decoration, parse_object
 
 PAIRS = 5
 """Short questions of a topic."""
@@ -31,7 +31,6 @@ _LABEL = re.compile(
     r"(?:^|[,\n])[ \t]*(?P<mark>[\"'“*_]{0,3})(?P<label>Short[QA]\d+|Long[QA])(?P<close>[\"'”*_]{0,3})[ \t]*:(?P<late>\*{0,2})",
     re.IGNORECASE,
 )
-_QUOTES = (('"', '"'), ("“", "”"))
 _VERDICT = re.compile(r"^(?:pair )?(\d+)[:.)](.*)$", re.IGNORECASE | re.MULTILINE)
 _OK = re.compile(r"ok(?:ay)?[.!]*", re.IGNORECASE)
 _TYPE = re.compile(r"^Type:(.*)$", re.IGNORECASE | re.MULTILINE)
@@ -67,7 +66,12 @@ def read_generated(text: str) -> Generated | Unreadable:
     """Return the pairs of a reply to `slaq/generate`, white space made single; Unreadable with what is wrong."""
     label, brace = _LABEL.search(text), text.find("{")
     is_line = label is not None and (brace < 0 or label.start() < brace)
-    return _or_unreadable(_read_line if is_line else _read_object, text)
+    try:
+        values = _read_line(text) if is_line else _read_object(text)
+    except BrokenObject as wrong:
+        return Unreadable(str(wrong))
+    short = tuple(Pair(values[at], values[at + 1]) for at in range(0, 2 * PAIRS, 2))
+    return Generated(short, values[-2], values[-1])  # type: ignore[arg-type]
 
 
 def read_check(text: str) -> tuple[str | None, ...] | Unreadable:
@@ -101,14 +105,8 @@ def read_fact_type(text: str) -> FactType | Unreadable:
     return Unreadable(f"the type {said!r} is none of {', '.join(get_args(FactType))}")
 
 
-def _or_unreadable(read: Callable[[str], Generated], text: str) -> Generated | Unreadable:
-    try:
-        return read(text)
-    except BrokenObject as wrong:
-        return Unreadable(str(wrong))
-
-
-def _read_object(text: str) -> Generated:
+def _read_object(text: str) -> list[str]:
+    """Return the values of the object, in the order of LABELS."""
     value = parse_object(text)
     _check_keys(value, ("short", "long_question", "long_answer"), "the object")
     short = value["short"]
@@ -122,8 +120,7 @@ def _read_object(text: str) -> Generated:
             raise BrokenObject(f'pair {number} of "short" is {_name_type(pair)}, expected an object')
         _check_keys(pair, ("question", "answer"), f'pair {number} of "short"')
         values += [_tidy(pair["question"], f"question {number}"), _tidy(pair["answer"], f"answer {number}")]
-    values += [_tidy(value["long_question"], "long_question"), _tidy(value["long_answer"], "long_answer")]
-    return _unite(values)
+    return [*values, *(_tidy(value[name], name) for name in ("long_question", "long_answer"))]
 
 
 def _check_keys(value: dict[str, Any], expected: Sequence[str], where: str) -> None:
@@ -133,51 +130,37 @@ def _check_keys(value: dict[str, Any], expected: Sequence[str], where: str) -> N
         raise BrokenObject(f"{where} has a key {unknown[0]!r}, expected the keys {', '.join(expected)} alone")
 
 
-def _read_line(text: str) -> Generated:
-    """Read the one-line form; each part may also stand on a line of its own."""
+def _read_line(text: str) -> list[str]:
+    """Return the values of the one-line form; each part may also stand on a line of its own."""
     found = list(_LABEL.finditer(text))
     labels = [label["label"].casefold() for label in found]
-    if labels != [label.casefold() for label in LABELS]:
-        raise BrokenObject(_describe_labels(labels))
+    known = {label.casefold(): label for label in LABELS}
+    if lacking := [label for folded, label in known.items() if folded not in labels]:
+        raise BrokenObject(
+            f"{', '.join(lacking)} missing, expected the {len(LABELS)} labels {LABELS[0]} to {LABELS[-1]}"
+        )
+    if unknown := [label for label in labels if label not in known]:
+        raise BrokenObject(f"there is a label {unknown[0]!r}, expected exactly {PAIRS} pairs and a long one")
+    doubled, times = Counter(labels).most_common(1)[0]
+    if times > 1:
+        raise BrokenObject(f"the label {known[doubled]} stands there {times} times, expected once")
+    if labels != list(known):
+        raise BrokenObject(f"the labels are out of order, expected {', '.join(LABELS)}")
     values = []
     for at, (label, name) in enumerate(zip(found, LABELS, strict=True)):
         end = found[at + 1].start() if at + 1 < len(found) else len(text)
         said = text[label.end() : end].strip()
         if name == LABELS[-1] and "\n" in said:
             raise BrokenObject("text stands behind the line of LongA, expected nothing there")
-        values.append(_tidy(_unwrap(said.removesuffix(",").rstrip()), name))
+        said = said.removesuffix(",").rstrip()
+        # quotes around the whole of it
+        quoted = re.fullmatch(r'"([^"]*)"|“([^“”]*)”', said)
+        values.append(_tidy(quoted[1] or quoted[2] or "" if quoted else said, name))
     # quotes around the whole line open before the first label and close behind the last value
     opened = found[0]["mark"]
     if opened and not found[0]["close"]:
         values[-1] = values[-1].removesuffix("”" if opened == "“" else opened).rstrip()
-    return _unite(values)
-
-
-def _describe_labels(found: Sequence[str]) -> str:
-    if lacking := [label for label in LABELS if label.casefold() not in found]:
-        return f"{', '.join(lacking)} missing, expected the {len(LABELS)} labels {LABELS[0]} to {LABELS[-1]}"
-    known = {label.casefold(): label for label in LABELS}
-    if unknown := [label for label in found if label not in known]:
-        return f"there is a label {unknown[0]!r}, expected exactly {PAIRS} pairs and a long one"
-    doubled, times = Counter(found).most_common(1)[0]
-    if times > 1:
-        return f"the label {known[doubled]} stands there {times} times, expected once"
-    return f"the labels are out of order, expected {', '.join(LABELS)}"
-
-
-def _unwrap(text: str) -> str:
-    """Return a text without the quotes around the whole of it."""
-    for left, right in _QUOTES:
-        inner = text[1:-1]
-        if (
-            len(text) > 1
-            and text.startswith(left)
-            and text.endswith(right)
-            and left not in inner
-            and right not in inner
-        ):
-            return inner
-    return text
+    return values
 
 
 def _tidy(value: Any, name: str) -> str:
@@ -198,8 +181,3 @@ def _tidy(value: Any, name: str) -> str:
 def _name_type(value: Any) -> str:
     names = {dict: "an object", list: "a list", str: "a text", bool: "true or false", type(None): "null"}
     return names.get(type(value), "a number")
-
-
-def _unite(values: Sequence[str]) -> Generated:
-    short = tuple(Pair(values[at], values[at + 1]) for at in range(0, 2 * PAIRS, 2))
-    return Generated(short, values[-2], values[-1])  # type: ignore[arg-type]

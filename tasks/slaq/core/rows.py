@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from tasks.core.rows import Row
+from factmill.tasks.core.rows import Row
 
 Half = Literal["most", "least"]
 """Of a category's topics, those with the most and those with the least page views."""

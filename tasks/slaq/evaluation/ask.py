@@ -7,27 +7,27 @@ from typing import Annotated, Literal
 
 import pyarrow as pa
 
-from tasks.assets import load_list, load_prompt
-from tasks.core.evaluation.frame import frame, make_boundary
-from tasks.core.prompts import Ask, fill_in
-from tasks.core.rows import rows_from_arrow
-from tasks.evaluation.judging import Judged, Judging
-from tasks.evaluation.record import EvaluationInputs, JudgedParams, draw_clusters
-from tasks.options import Option
-from tasks.slaq.core.evaluation.answers import (
-    COUNTED_WRONG,
+from factmill.tasks.assets import load_list, load_prompt
+from factmill.tasks.core.evaluation.frame import frame, make_boundary
+from factmill.tasks.core.evaluation.rows import COUNTED_WRONG
+from factmill.tasks.core.prompts import Ask, fill_in
+from factmill.tasks.core.rows import rows_from_arrow
+from factmill.tasks.evaluation.answering import Judged, Judging
+from factmill.tasks.evaluation.record import EvaluationInputs, JudgedParams, draw_clusters
+from factmill.tasks.options import Option
+from factmill.tasks.slaq.core.evaluation.answers import (
     LONG,
     JudgedSlaq,
     SlaqAnswer,
     SlaqAsked,
     ask_topic,
+    count_golds,
     guess,
-    rank_golds,
 )
-from tasks.slaq.core.evaluation.exact import compare_answer
-from tasks.slaq.core.evaluation.verdicts import VERDICT_LINE, Verdicts, read_verdicts
-from tasks.slaq.core.known_text import CheckLists, read_lists
-from tasks.slaq.core.rows import SlaqRow
+from factmill.tasks.slaq.core.evaluation.exact import compare_answer
+from factmill.tasks.slaq.core.evaluation.verdicts import VERDICT_LINE, Verdicts, read_verdicts
+from factmill.tasks.slaq.core.known_text import CheckLists, read_lists
+from factmill.tasks.slaq.core.rows import SlaqRow
 
 ANSWER_SHORT, ANSWER_LONG = "slaq/answer_short", "slaq/answer_long"
 JUDGE_SHORT, JUDGE_LONG = "slaq/judge_short", "slaq/judge_long"
@@ -65,8 +65,8 @@ def fill_prompt(asked: SlaqAsked, _: object = None) -> Ask:
 
 def guess_answers(rows: pa.Table) -> Callable[[SlaqAsked], str]:
     """Return what the built-in guesser says to a question; `rows`: of the measured build."""
-    ranked = rank_golds(rows_from_arrow(SlaqRow, rows))
-    return lambda asked: guess(asked, ranked)
+    golds = count_golds(rows_from_arrow(SlaqRow, rows))
+    return lambda asked: guess(asked, golds)
 
 
 def fill_judge_prompt(row: SlaqAnswer) -> Ask:

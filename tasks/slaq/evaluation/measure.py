@@ -1,86 +1,70 @@
-"""What an evaluation on SLAQ says of a model: accuracy short and long, whether they agree, and how a long answer goes on (paper §3.1, §4.2).
+"""What an evaluation on SLAQ measures (accuracy short and long, alignment, momentum), and its figures (paper §3.1, §4; Figures 2 and 3).
 
-Verdicts become two matrices, topics × five facts (core/evaluation/metrics.py); intervals draw topics whole, since a topic's facts are
+Verdicts become two matrices, topics × five facts (core/evaluation/verdicts.py); intervals draw topics whole, since a topic's facts are
 asked about together.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from tasks.core.evaluation.rows import Score
-from tasks.core.measures.metrics import Metric, Scores, measure
-from tasks.core.rows import arrow_schema
-from tasks.evaluation.record import EXACT, Item
-from tasks.slaq.core.evaluation.answers import LONG, SHORT
-from tasks.slaq.core.evaluation.metrics import Matrix, align, count_run, sign_alignment
-from tasks.slaq.core.replies import PAIRS
+from factmill.tasks.core.evaluation.rows import EvaluationMetric, Score
+from factmill.tasks.core.evaluation.scoring import LOWER_BOUND, add_note
+from factmill.tasks.core.measures.figures import Figure, draw_groups, make_series
+from factmill.tasks.core.measures.metrics import Metric, Scores, measure
+from factmill.tasks.core.rows import arrow_schema
+from factmill.tasks.evaluation.record import EXACT, Item, PaperFigure
+from factmill.tasks.slaq.core.evaluation.answers import LONG, SHORT
+from factmill.tasks.slaq.core.evaluation.verdicts import Matrix, align, count_run, sign_alignment
+from factmill.tasks.slaq.core.replies import PAIRS
 
 ACCURACY, ALIGNMENT, SIGNED, GAP = "accuracy", "alignment", "signed_alignment", "accuracy_gap"
 BOTH = "short, long"
 """Under which what compares the two answers to one question stands."""
 POSITION, AFTER_RIGHT, AFTER_WRONG = "position", "right_before", "wrong_before"
 """Place of a fact in the long question; answers in a row just before it that are right, or wrong (Figure 3)."""
-LOWER_BOUND = "judged by a program: a lower bound"
 GROUPS = ("category", "half", "answer_kind", "fact_type")
 
 
-@dataclass(frozen=True, slots=True)
-class _Verdicts:
-    """Those of one setting; topics × facts."""
-
-    values: Matrix
-    reasons: np.ndarray
-    """Why there is none, as reason and detail on two lines; None where nothing was asked."""
+Verdicts = tuple[Matrix, np.ndarray]
+"""Those of one setting, topics × facts, and why there is none, as reason and detail on two lines; None where nothing was asked."""
 
 
 def measure_slaq(answers: pa.Table, seed: int) -> tuple[pa.Table, list[Metric]]:
     """Return the rows of scores and the metrics of answers (rows of `JudgedSlaq`)."""
     rows = answers.to_pylist()
     topics = sorted({row["item"] for row in rows})
+    at = {topic: index for index, topic in enumerate(topics)}
     groups = _list_groups(rows, topics)
-    given = {
-        setting: _read_verdicts(mine, topics)
-        for setting in (SHORT, LONG)
-        if (mine := [row for row in rows if row["setting"] == setting])
-    }
+    given: dict[str, Verdicts] = {}
+    for setting in (SHORT, LONG):
+        if mine := [row for row in rows if row["setting"] == setting]:
+            values, reasons = given[setting] = (
+                np.full((len(topics), PAIRS), np.nan),
+                np.empty((len(topics), PAIRS), object),
+            )
+            for row in mine:
+                first = max(row["position"] - 1, 0)
+                place = at[row["item"]], slice(first, first + len(row["golds"]))
+                reasons[place] = f"{row['unscored']}\n{row['detail']}"
+                if row["verdicts"]:
+                    values[place] = row["verdicts"]
     found = [(setting, ACCURACY, verdicts) for setting, verdicts in given.items()]
     if len(given) > 1:
-        short, long = given[SHORT], given[LONG]
-        reasons = np.where(np.isnan(short.values), short.reasons, long.reasons)
-        reasons[~(_is_asked(short) & _is_asked(long))] = None
-        found += [
-            (BOTH, metric, _Verdicts(values, reasons))
-            for metric, values in (
-                (ALIGNMENT, align(short.values, long.values)),
-                (SIGNED, sign_alignment(short.values, long.values)),
-                (GAP, long.values - short.values),
-            )
-        ]
-    scores = pa.concat_tables([_list_scores(*each, topics) for each in found])
-    metrics = measure([_gather(*each, topics, groups) for each in found], seed)
+        (short, why_short), (long, why_long) = given[SHORT], given[LONG]
+        reasons = np.where(np.isnan(short), why_short, why_long)
+        reasons[~(_is_asked(why_short) & _is_asked(why_long))] = None
+        both = {ALIGNMENT: align(short, long), SIGNED: sign_alignment(short, long), GAP: long - short}
+        found += [(BOTH, metric, (values, reasons)) for metric, values in both.items()]
+    scored = [_score(*each, topics, groups) for each in found]
+    metrics = measure([scores for _, scores in scored], seed)
     is_bound = {row["judge"] for row in rows} == {EXACT}
-    return scores, [_note_bound(each) if is_bound and each.metric == ACCURACY else each for each in metrics]
-
-
-def _note_bound(metric: Metric) -> Metric:
-    return metric.model_copy(update={"note": "; ".join(filter(None, (metric.note, LOWER_BOUND)))})
-
-
-def _read_verdicts(rows: Sequence[Mapping[str, Any]], topics: Sequence[str]) -> _Verdicts:
-    at = {topic: index for index, topic in enumerate(topics)}
-    values = np.full((len(topics), PAIRS), np.nan)
-    reasons = np.empty((len(topics), PAIRS), object)
-    for row in rows:
-        first = max(row["position"] - 1, 0)
-        place = at[row["item"]], slice(first, first + len(row["golds"]))
-        if row["verdicts"]:
-            values[place] = row["verdicts"]
-        reasons[place] = f"{row['unscored']}\n{row['detail']}"
-    return _Verdicts(values, reasons)
+    return pa.concat_tables([table for table, _ in scored]), [
+        add_note(each, LOWER_BOUND) if is_bound and each.metric == ACCURACY else each for each in metrics
+    ]
 
 
 def _list_groups(rows: Sequence[Mapping[str, Any]], topics: Sequence[str]) -> dict[str, list[str | None]]:
@@ -88,65 +72,34 @@ def _list_groups(rows: Sequence[Mapping[str, Any]], topics: Sequence[str]) -> di
     facts = {}
     for row in rows:
         for number, kind in enumerate(row["fact_types"], row["position"] or 1):
-            facts[row["item"], number] = (
-                str(number),
-                row["category"],
-                row["half"],
-                "other" if kind == "none" else "entity",
-                kind,
-            )
+            is_entity = "other" if kind == "none" else "entity"
+            facts[row["item"], number] = (str(number), row["category"], row["half"], is_entity, kind)
     names = (POSITION, *GROUPS)
     unasked = (None,) * len(names)
     places = [(topic, number) for topic in topics for number in range(1, PAIRS + 1)]
     return dict(zip(names, map(list, zip(*(facts.get(each, unasked) for each in places), strict=True)), strict=True))
 
 
-def _gather(
-    setting: str, metric: str, verdicts: _Verdicts, topics: Sequence[str], groups: Mapping[str, list[str | None]]
-) -> Scores:
+def _is_asked(reasons: np.ndarray) -> np.ndarray:
+    return np.array([reason is not None for reason in reasons.ravel()], bool).reshape(reasons.shape)
+
+
+def _score(
+    setting: str, metric: str, verdicts: Verdicts, topics: Sequence[str], groups: Mapping[str, list[str | None]]
+) -> tuple[pa.Table, Scores]:
+    """Return the rows of `Score`, one a fact that was asked for, and the same as what is measured."""
+    values, reasons = verdicts
     if setting == LONG:
-        groups = {
-            **groups,
-            AFTER_RIGHT: _name_runs(count_run(verdicts.values, of=1)),
-            AFTER_WRONG: _name_runs(count_run(verdicts.values, of=0)),
-        }
-    asked = _list_asked(verdicts)
-    return Scores(
-        setting=setting,
-        metric=metric,
-        items=[f"{topics[at // PAIRS]}/{at % PAIRS + 1}" for at in asked],
-        clusters=[topics[at // PAIRS] for at in asked],
-        values=verdicts.values.ravel()[asked],
-        groups={name: [column[at] for at in asked] for name, column in groups.items()},
-        worst=-1.0 if metric in (SIGNED, GAP) else 0.0,
-        unit="share" if metric in (ACCURACY, ALIGNMENT) else "",
-        is_share=metric in (ACCURACY, ALIGNMENT),
-    )
-
-
-def _list_asked(verdicts: _Verdicts) -> list[int]:
-    """Return the places of the facts that were asked for, topic by topic."""
-    return np.flatnonzero(_is_asked(verdicts)).tolist()
-
-
-def _is_asked(verdicts: _Verdicts) -> np.ndarray:
-    asked = [reason is not None for reason in verdicts.reasons.ravel()]
-    return np.array(asked, bool).reshape(verdicts.values.shape)
-
-
-def _name_runs(runs: Matrix) -> list[str | None]:
-    return [None if np.isnan(run) else str(int(run)) for run in runs.ravel()]
-
-
-def _list_scores(setting: str, metric: str, verdicts: _Verdicts, topics: Sequence[str]) -> pa.Table:
-    """Return the rows of `Score`, one a fact."""
-    asked = _list_asked(verdicts)
+        runs = {AFTER_RIGHT: count_run(values, of=1), AFTER_WRONG: count_run(values, of=0)}
+        named = {name: [None if np.isnan(run) else str(int(run)) for run in of.ravel()] for name, of in runs.items()}
+        groups = {**groups, **named}
+    asked = np.flatnonzero(_is_asked(reasons)).tolist()
     items = [topics[at // PAIRS] for at in asked]
     ids = [f"{topics[at // PAIRS]}/{at % PAIRS + 1}" for at in asked]
-    values = verdicts.values.ravel()[asked]
+    found = values.ravel()[asked]
     whys = [
         why.split("\n", 1) if missing else ("", "")
-        for why, missing in zip(verdicts.reasons.ravel()[asked], np.isnan(values), strict=True)
+        for why, missing in zip(reasons.ravel()[asked], np.isnan(found), strict=True)
     ]
     columns = {
         "id": [f"{metric}:{setting}/{each}" for each in ids],
@@ -155,11 +108,22 @@ def _list_scores(setting: str, metric: str, verdicts: _Verdicts, topics: Sequenc
         "cluster": items,
         "setting": [setting] * len(ids),
         "metric": [metric] * len(ids),
-        "value": pa.array(values, from_pandas=True),
+        "value": pa.array(found, from_pandas=True),
         "unscored": [reason for reason, _ in whys],
         "detail": [detail for _, detail in whys],
     }
-    return pa.table(columns).select(arrow_schema(Score).names).cast(arrow_schema(Score))
+    table = pa.table(columns).select(arrow_schema(Score).names).cast(arrow_schema(Score))
+    return table, Scores(
+        setting=setting,
+        metric=metric,
+        items=ids,
+        clusters=items,
+        values=found,
+        groups={name: [column[at] for at in asked] for name, column in groups.items()},
+        worst=-1.0 if metric in (SIGNED, GAP) else 0.0,
+        unit="share" if metric in (ACCURACY, ALIGNMENT) else "",
+        is_share=metric in (ACCURACY, ALIGNMENT),
+    )
 
 
 def list_items(answers: pa.Table) -> list[Item]:
@@ -188,3 +152,92 @@ def describe_verdicts(verdicts: Sequence[int], unscored: str) -> str:
     if len(verdicts) == 1:
         return ("right" if verdicts[0] else "wrong") + why
     return f"{sum(verdicts)} of {len(verdicts)} right: {' '.join(map(str, verdicts))}{why}"
+
+
+_BARS = (
+    ("accuracy", "Accuracy of short and of long answers", (SHORT, LONG), ACCURACY, "2a"),
+    ("alignment", "Alignment: both answers right, or both wrong", (BOTH,), ALIGNMENT, "2b"),
+    ("signed_alignment", "Signed alignment: +1 both right, −1 both wrong", (BOTH,), SIGNED, "2c"),
+)
+_LINES = (
+    (
+        "position",
+        "Accuracy by place of the fact in the long question",
+        POSITION,
+        "Figure 3a. The short answers to the same questions show how hard these are by themselves.",
+    ),
+    (
+        "momentum_right",
+        "Accuracy after right answers",
+        AFTER_RIGHT,
+        "Figure 3b. 0: the answer before was wrong. The first answer, with none before it, is left out.",
+    ),
+    (
+        "momentum_wrong",
+        "Accuracy after wrong answers",
+        AFTER_WRONG,
+        "Figure 3c. 0: the answer before was right. The first answer, with none before it, is left out.",
+    ),
+)
+_WHISKERS = "Whiskers are 95 % intervals over topics."
+
+
+def draw_figures(metrics: Sequence[EvaluationMetric]) -> list[Figure]:
+    """Return accuracy, alignment and signed alignment a model (Figure 2), and how a long answer goes on (Figure 3)."""
+    drawn = []
+    for name, title, settings, metric, panel in _BARS:
+        found = {(each.setting, each.model): each for each in metrics if each.metric == metric and not each.group_by}
+        models = tuple(dict.fromkeys(model for _, model in found))
+        series = tuple(
+            make_series(setting, ((model, found.get((setting, model))) for model in models))
+            for setting in settings
+            if any((setting, model) in found for model in models)
+        )
+        y_range = (-1.0, 1.0) if metric == SIGNED else (0.0, 1.0)
+        note = f"Figure {panel}. {_WHISKERS}"
+        drawn.append(Figure(name, title, "bars", "model", metric.replace("_", " "), series, note, y_range))
+    for name, title, group_by, note in _LINES:
+        is_place = group_by == POSITION
+        drawn.append(
+            draw_groups(
+                metrics,
+                ACCURACY,
+                group_by,
+                "lines",
+                tuple(map(str, range(1, PAIRS + 1) if is_place else range(PAIRS))),
+                name=name,
+                title=title,
+                x_label="position in the long question" if is_place else "answers in a row before",
+                note=f"{note} {_WHISKERS}",
+                y_range=(0.0, 1.0),
+            )
+        )
+    bound = f" {LOWER_BOUND.capitalize()}." if any(each.judge == EXACT for each in metrics) else ""
+    return [
+        replace(figure, note=f"{figure.note}{bound}") if figure.y_label == ACCURACY else figure
+        for figure in drawn
+        if figure.series
+    ]
+
+
+PAPER = tuple(
+    PaperFigure(
+        metric=ACCURACY,
+        setting=LONG,
+        model="16 models, 1B to 12B",
+        value=value,
+        where=where,
+        note="the paper's topics, models and judge (Gemini 2.5 Flash) are others",
+        group_by=group_by,
+        group=group,
+    )
+    for where, group_by, group, value in (
+        ("Figure 3a", POSITION, "1", 0.513),
+        ("Figure 3a", POSITION, "5", 0.301),
+        ("Figure 3b", AFTER_RIGHT, "0", 0.30),
+        ("Figure 3b", AFTER_RIGHT, "4", 0.57),
+        ("Figure 3c", AFTER_WRONG, "0", 0.45),
+        ("Figure 3c", AFTER_WRONG, "3", 0.24),
+    )
+)
+"""What §4.2 tells in numbers of the models together."""

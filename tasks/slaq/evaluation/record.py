@@ -2,15 +2,16 @@
 
 from collections.abc import Iterator
 
-from tasks.core.evaluation.labels import LabelScheme
-from tasks.core.evaluation.rows import EvaluationMetric, Score
-from tasks.engine.benchmark import Assets, Locked
-from tasks.evaluation.record import EXACT, Evaluation, lock_evaluation, tell_answer
-from tasks.options import RunOptions
-from tasks.slaq.benchmark import SLAQ
-from tasks.slaq.core.evaluation.answers import LONG, SHORT, JudgedSlaq, SlaqAnswer, SlaqAsked
-from tasks.slaq.core.evaluation.verdicts import MEANINGS, list_parts, pose_answer
-from tasks.slaq.evaluation.ask import (
+from factmill.tasks.core.evaluation.labels import LabelScheme
+from factmill.tasks.core.evaluation.rows import EvaluationMetric, Score
+from factmill.tasks.core.evaluation.scoring import LOWER_BOUND
+from factmill.tasks.engine.benchmark import Assets, Locked
+from factmill.tasks.evaluation.record import EXACT, Evaluation, lock_evaluation, tell_answer
+from factmill.tasks.options import RunOptions
+from factmill.tasks.slaq.benchmark import SLAQ
+from factmill.tasks.slaq.core.evaluation.answers import LONG, SHORT, JudgedSlaq, SlaqAnswer, SlaqAsked
+from factmill.tasks.slaq.core.evaluation.verdicts import MEANINGS, list_parts, pose_answer
+from factmill.tasks.slaq.evaluation.ask import (
     ANSWER_LONG,
     ANSWER_SHORT,
     JUDGE_LONG,
@@ -22,14 +23,14 @@ from tasks.slaq.evaluation.ask import (
     guess_answers,
     list_questions,
 )
-from tasks.slaq.evaluation.figures import PAPER, draw_figures
-from tasks.slaq.evaluation.measure import (
+from factmill.tasks.slaq.evaluation.measure import (
     ACCURACY,
     ALIGNMENT,
     GAP,
-    LOWER_BOUND,
+    PAPER,
     SIGNED,
     describe_verdicts,
+    draw_figures,
     list_items,
     measure_slaq,
 )
@@ -59,7 +60,7 @@ SLAQ_EVALUATION: Evaluation = Evaluation(
     ),
     params=SlaqEvaluationParams,
     lock_inputs=lock_inputs,
-    recipe="flows.evaluate.slaq:evaluate_slaq",
+    recipe="factmill.tasks.slaq.evaluation.record:SLAQ_EVALUATION",
     tables={"slaq_answers": JudgedSlaq, "slaq_scores": Score, "evaluation_metrics": EvaluationMetric},
     main_table="slaq_answers",
     part="setting",

@@ -5,20 +5,60 @@ a row for each run. So one pass ablates another component in each of its rows, a
 all of an answer's tokens, since a token's logit does not depend on what stands behind it. Layers before the first ablated
 one give what they give without ablation, so a pass begins at that layer, with what entered it then.
 
+The libraries of the extra `mechanism` are imported where they are used and nowhere else, since most users never need them.
 This module is the whole of what recorded ablations depend on, beside the model: its digest is in their keys.
 """
 
-from collections.abc import Iterator, Sequence
+import importlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from tasks.slaq.mechanism.extra import import_extra
+from factmill.tasks.errors import UsageError
 
+MODULES = ("torch", "transformers", "sklearn", "ot", "scipy")
+"""What the extra brings, as modules; scipy comes with scikit-learn and POT."""
 _SAME = 1e-3
 """Up to which logits of the model and of our way through its layers may differ, as a share of the largest."""
 ROWS = 32
 """Rows of a pass, until one does not fit into memory."""
+
+
+def import_extra(module: str) -> Any:
+    """Return a module of the extra `mechanism`; UsageError says what to install."""
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        raise UsageError(
+            f"the mechanistic analysis needs {error.name or module}, which is not installed: pip install 'factmill[mechanism]' "
+            "(for torch's build for CPUs alone, install torch by its own instructions first)"
+        ) from error
+
+
+def require_extra() -> None:
+    """UsageError unless the whole extra is installed, said before anything is begun."""
+    for module in MODULES:
+        import_extra(module)
+
+
+def encode(
+    tokenizer: Any, messages: Sequence[Mapping[str, Any]], answer: str
+) -> tuple[list[int], list[int], list[tuple[int, int]]]:
+    """Return the tokens of what was asked and of an answer, and where the answer's stand in it (characters)."""
+    if tokenizer.chat_template:
+        text = tokenizer.apply_chat_template(
+            list(messages), tokenize=False, add_generation_prompt=True, enable_thinking=False
+        )
+        prompt = tokenizer(text, add_special_tokens=False)["input_ids"]
+    else:
+        text = "\n\n".join(str(each["content"]) for each in messages) + "\n"
+        prompt = tokenizer(text)["input_ids"]
+        end = tokenizer.eos_token_id
+        # a tokenizer that ends texts, too, would end the prompt before the answer
+        prompt = prompt[:-1] if len(prompt) > 1 and prompt[-1] == end != prompt[0] else prompt
+    told = tokenizer(answer, add_special_tokens=False, return_offsets_mapping=True)
+    return list(prompt), list(told["input_ids"]), [(int(begin), int(end)) for begin, end in told["offset_mapping"]]
 
 
 class UnknownShape(Exception):
@@ -45,11 +85,6 @@ class Blocks:
     """Behind the last layer."""
     unembedding: Any
     heads: int
-
-    @property
-    def components(self) -> int:
-        """Heads and MLPs of all layers."""
-        return len(self.layers) * (self.heads + 1)
 
 
 def find_blocks(model: Any) -> Blocks:
@@ -101,15 +136,17 @@ class Ablator:
         self._torch = import_extra("torch")
         self._model, self._blocks = model, find_blocks(model)
         self._rows, self._centre = rows, centre
+        self._components = len(self._blocks.layers) * (self.heads + 1)
         self._keep: Any = None
         self._caught: list[tuple[tuple[Any, ...], dict[str, Any]]] | None = None
         self._entered: list[tuple[tuple[Any, ...], dict[str, Any]]] = []
         self._hooks = []
-        for layer, each in enumerate(self._blocks.layers):
+        parts = zip(self._blocks.layers, self._blocks.projections, self._blocks.mlps, strict=True)
+        for at, (layer, projection, mlp) in enumerate(parts):
             self._hooks += [
-                each.register_forward_pre_hook(self._catch, with_kwargs=True),
-                self._blocks.projections[layer].register_forward_pre_hook(self._ablate_heads(layer)),
-                self._blocks.mlps[layer].register_forward_hook(self._ablate_mlp(layer)),
+                layer.register_forward_pre_hook(self._catch, with_kwargs=True),
+                projection.register_forward_pre_hook(self._ablate_heads(at)),
+                mlp.register_forward_hook(self._ablate_mlp(at)),
             ]
 
     def close(self) -> None:
@@ -144,9 +181,11 @@ class Ablator:
                 logits = self._model(read, use_cache=False).logits[0, self._at]
             finally:
                 self._entered, self._caught = self._caught, None
-            self._check(logits)
+            if len(self._entered) != len(self._blocks.layers):
+                raise UnknownShape(f"{type(self._model).__name__} does not pass each layer once")
+            self._require_numbers(logits, "with nothing ablated")
             base = self._read(logits)
-            ours = self._pass(0, torch.ones((1, self._blocks.components), device=device))[0]
+            ours = self._pass(0, torch.ones((1, self._components), device=device))[0]
         self._require_numbers(base, "with nothing ablated")
         if float((ours - base).abs().max()) > _SAME * max(1.0, float(base.abs().max())):
             raise UnknownShape(f"the logits of {type(self._model).__name__} are not its unembedding of its last norm")
@@ -154,49 +193,49 @@ class Ablator:
 
     def ablate_each(self) -> list[list[float]]:
         """Return the logits of the text's tokens with each component ablated alone (shape: components × tokens)."""
-        torch, start = self._torch, 0
-        found: list[list[float]] = []
-        while start < self._blocks.components:
-            rows = min(self._rows, self._blocks.components - start)
-            keep = torch.ones((rows, self._blocks.components), device=self._at.device)
-            keep[torch.arange(rows), torch.arange(start, start + rows)] = 0.0
-            logits = self._try(start // (self.heads + 1), keep)
-            if logits is None:
-                continue
-            self._require_numbers(logits, f"with one of the components {start} to {start + rows - 1} ablated")
-            found += logits.tolist()
-            start += rows
-        return found
+        torch = self._torch
+
+        def ablate(first: int, rows: int) -> tuple[int, Any, None]:
+            keep = torch.ones((rows, self._components), device=self._at.device)
+            keep[torch.arange(rows), torch.arange(first, first + rows)] = 0.0
+            return first // (self.heads + 1), keep, None
+
+        return self._run(self._components, ablate, "with one of the components {} to {} ablated")
 
     def keep_only(self, sets: Sequence[Sequence[int]], tokens: Sequence[int]) -> list[float]:
         """Return the logit of one token a set (its place among the text's), with all components but the set's ablated."""
         torch = self._torch
-        found: list[float] = []
-        while len(found) < len(sets):
-            mine = sets[len(found) : len(found) + self._rows]
-            keep = torch.zeros((len(mine), self._blocks.components), device=self._at.device)
-            for row, kept in enumerate(mine):
-                keep[row, list(kept)] = 1.0
-            chosen = list(tokens[len(found) : len(found) + len(mine)])
-            logits = self._try(0, keep, torch.tensor(chosen, device=self._at.device))
-            if logits is None:
-                continue
-            self._require_numbers(logits, "with all but a set of components ablated")
-            found += logits.tolist()
-        return found
 
-    def _try(self, start: int, keep: Any, chosen: Any = None) -> Any:
-        """Return what a pass gives; None where it did not fit into memory and the next is to have half as many rows."""
-        try:
-            with self._torch.inference_mode(), self._oom_named():
-                return self._pass(start, keep, chosen)
-        except OutOfMemory:
-            if len(keep) == 1:
-                raise
-            self._rows = max(1, len(keep) // 2)
-        if self._torch.cuda.is_available():
-            self._torch.cuda.empty_cache()
-        return None
+        def keep_some(first: int, rows: int) -> tuple[int, Any, Any]:
+            keep = torch.zeros((rows, self._components), device=self._at.device)
+            for row, kept in enumerate(sets[first : first + rows]):
+                keep[row, list(kept)] = 1.0
+            return 0, keep, torch.tensor(list(tokens[first : first + rows]), device=self._at.device)
+
+        return self._run(len(sets), keep_some, "with all but a set of components ablated")
+
+    def _run(self, count: int, mask: Callable[[int, int], tuple[int, Any, Any]], when: str) -> list[Any]:
+        """Return the logits of so many runs, as many of them a pass as fit into memory.
+
+        `mask`: first run and number of runs of a pass → what `_pass` takes; `when`: of the first and the last, for NoNumber.
+        """
+        found: list[Any] = []
+        while len(found) < count:
+            first, rows = len(found), min(self._rows, count - len(found))
+            try:
+                with self._torch.inference_mode(), self._oom_named():
+                    logits = self._pass(*mask(first, rows))
+            except OutOfMemory:
+                if rows == 1:
+                    raise
+                self._rows = rows // 2
+            else:
+                self._require_numbers(logits, when.format(first, first + rows - 1))
+                found += logits.tolist()
+                continue
+            if self._torch.cuda.is_available():
+                self._torch.cuda.empty_cache()
+        return found
 
     def _pass(self, start: int, keep: Any, chosen: Any = None) -> Any:
         """Go through the layers from `start` on, a row of `keep` each (shape: rows × components).
@@ -206,10 +245,12 @@ class Ablator:
         rows = len(keep)
         self._keep = keep.view(rows, len(self._blocks.layers), self.heads + 1)
         try:
-            hidden = _get_hidden(self._entered[start]).expand(rows, -1, -1)
-            for layer in range(start, len(self._blocks.layers)):
-                arguments, named = _put_hidden(self._entered[layer], hidden)
-                out = self._blocks.layers[layer](*arguments, **named)
+            arguments, named = self._entered[start]
+            hidden = (arguments[0] if arguments else named["hidden_states"]).expand(rows, -1, -1)
+            for layer, (arguments, named) in zip(self._blocks.layers[start:], self._entered[start:], strict=True):
+                out = (
+                    layer(hidden, *arguments[1:], **named) if arguments else layer(**{**named, "hidden_states": hidden})
+                )
                 hidden = out[0] if isinstance(out, tuple) else out
         finally:
             self._keep = None
@@ -225,11 +266,6 @@ class Ablator:
         index = tokens.expand(logits.shape[:-1]).unsqueeze(-1)
         found = logits.gather(-1, index).squeeze(-1)
         return found - logits.mean(-1) if self._centre else found
-
-    def _check(self, logits: Any) -> None:
-        if len(self._entered) != len(self._blocks.layers):
-            raise UnknownShape(f"{type(self._model).__name__} does not pass each layer once")
-        self._require_numbers(logits, "with nothing ablated")
 
     def _require_numbers(self, logits: Any, when: str) -> None:
         if not bool(self._torch.isfinite(logits).all()):
@@ -272,16 +308,6 @@ class Ablator:
             raise
 
 
-def _get_hidden(entered: tuple[tuple[Any, ...], dict[str, Any]]) -> Any:
-    arguments, named = entered
-    return arguments[0] if arguments else named["hidden_states"]
-
-
-def _put_hidden(entered: tuple[tuple[Any, ...], dict[str, Any]], hidden: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    arguments, named = entered
-    return ((hidden, *arguments[1:]), named) if arguments else (arguments, {**named, "hidden_states": hidden})
-
-
 def measure_effects(
     ablator: Ablator, ids: Sequence[int], places: Sequence[int], recover: float, largest_set: float
 ) -> list[Effect]:
@@ -299,16 +325,11 @@ def measure_effects(
     importances = [
         [round((logit - row[token]) / logit, 6) + 0.0 for row in ablated] for token, logit in enumerate(base)
     ]
-    sets = _grow_sets(ablator, base, importances, recover, max(1, int(largest_set * len(ablated))))
-    return [Effect(round(base[at], 6), importances[at], *sets[at]) for at in range(len(base))]
-
-
-def _grow_sets(
-    ablator: Ablator, base: Sequence[float], importances: Sequence[Sequence[float]], recover: float, most: int
-) -> list[tuple[list[int], float | None]]:
-    """Return the minimal set of each token, and the share of its logit that it gives: sets of growing size side by side."""
-    orders = [sorted(range(len(each)), key=lambda at: -each[at]) for each in importances]
+    most = max(1, int(largest_set * len(ablated)))
+    # a stable order: equals stay in the order of the layers
+    orders = [sorted(range(len(each)), key=[-share for share in each].__getitem__) for each in importances]
     found: dict[int, tuple[list[int], float | None]] = {}
+    # sets of growing size, of all tokens side by side
     size = dict.fromkeys(range(len(base)), 1)
     while size:
         each = max(1, ablator.rows // len(size))
@@ -323,4 +344,4 @@ def _grow_sets(
                 found[at] = [], None
             if at in found:
                 del size[at]
-    return [found[at] for at in range(len(base))]
+    return [Effect(round(base[at], 6), importances[at], *found[at]) for at in range(len(base))]

@@ -1,11 +1,17 @@
-"""A causal language model in a folder of Hugging Face's form, as a service that ablates (core/mechanism/calls.py).
+"""A causal language model in a folder of Hugging Face's form, as a service that ablates; a replay needs no model.
+
+| operation | parts | body of the reply |
+|---|---|---|
+| ablate | messages, answer, start, end (of the part that counts, in characters), recover, largest_set, centre | `{"heads": h, "tokens": [{"token", "base", "importances", "chosen", "recovered"}, …]}` |
+
+One call an answer's part, so that a killed run goes on at the next one, and another draw of facts ablates nothing twice. What
+a model cannot say is a failed reply `<reason>: <detail>`, reasons as in rows.Unscored.
 
 The model reads what it was asked, by its chat template where it has one, and what it answered; answers are told into tokens
 by themselves. A token counts when it overlaps the part of the answer that counts, so tokens may split words there otherwise
 than in the other answer.
 """
 
-import hashlib
 import json
 import threading
 from collections.abc import Mapping, Sequence
@@ -13,21 +19,56 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Literal
 
-from tasks.core.calls.call import Call, Deliver, Reply
-from tasks.core.fingerprints import digest_json
-from tasks.errors import UsageError
-from tasks.slaq.mechanism import ablating
-from tasks.slaq.mechanism.ablating import Ablator, NoNumber, OutOfMemory, UnknownShape, measure_effects
-from tasks.slaq.mechanism.encoding import encode
-from tasks.slaq.mechanism.extra import import_extra
-from tasks.storage.source_files import SourceFile
+from factmill.tasks.core.calls.call import Call, Deliver, Reply
+from factmill.tasks.core.fingerprints import digest_json
+from factmill.tasks.errors import UsageError
+from factmill.tasks.models.model_folder import digest_file
+from factmill.tasks.slaq.core.mechanism.rows import TokenEffect
+from factmill.tasks.slaq.mechanism import ablating
+from factmill.tasks.slaq.mechanism.ablating import (
+    Ablator,
+    NoNumber,
+    OutOfMemory,
+    UnknownShape,
+    encode,
+    import_extra,
+    measure_effects,
+)
+from factmill.tasks.storage.source_files import SourceFile
 
 Device = Literal["auto", "cpu", "cuda"]
 Precision = Literal["float32", "bfloat16", "float16"]
 CONFIG = "config.json"
+ABLATE = "ablate"
 _WEIGHTS = (".safetensors", ".bin")
 _BESIDE = (".json", ".model", ".txt", ".jinja")
 """Endings of the files beside the weights that a model is opened with."""
+
+
+def call_ablate(
+    service: str,
+    messages: Sequence[Mapping[str, Any]],
+    answer: str,
+    start: int,
+    text: str,
+    *,
+    recover: float,
+    largest_set: float,
+    centre: bool,
+) -> Call:
+    """Ask what carries the tokens of a text that stands in an answer at `start`."""
+    asked: dict[str, Any] = {
+        "messages": [dict(each) for each in messages],
+        "answer": answer,
+        "start": start,
+        "end": start + len(text),
+    }
+    return Call(service, ABLATE, {**asked, "recover": recover, "largest_set": largest_set, "centre": centre})
+
+
+def read_effects(body: Any) -> tuple[int, list[TokenEffect]]:
+    """Read the answer to ablate: heads a layer, and the tokens in order."""
+    return int(body["heads"]), [TokenEffect.model_validate(each) for each in body["tokens"]]
 
 
 def lock_model(folder: Path) -> list[SourceFile]:
@@ -40,16 +81,11 @@ def lock_model(folder: Path) -> list[SourceFile]:
     files = sorted(path for path in folder.iterdir() if path.is_file() and path.suffix in (*_WEIGHTS, *_BESIDE))
     if not any(path.suffix in _WEIGHTS for path in files):
         raise UsageError(f"{folder}: no weights in it (*.safetensors, or pytorch_model.bin)")
-    return [_lock_file(path) for path in files]
-
-
-def _lock_file(path: Path) -> SourceFile:
-    """Return a file with its digest; the files of a model hold no rows that a source would be looked at for."""
     try:
-        with path.open("rb") as stream:
-            return SourceFile(path, path.name, hashlib.file_digest(stream, "sha256").hexdigest())
+        # the files of a model hold no rows that a source would be looked at for
+        return [SourceFile(path, path.name, digest_file(path)) for path in files]
     except OSError as error:
-        raise UsageError(f"{path}: cannot be read: {error.strerror}") from error
+        raise UsageError(f"{error.filename}: cannot be read: {error.strerror}") from error
 
 
 def digest_model(files: Sequence[SourceFile]) -> str:
@@ -81,7 +117,9 @@ class LocalCausalModel:
         self._opened = None
 
     def _answer(self, parts: Mapping[str, Any]) -> Reply:
-        model, tokenizer = self._open()
+        if self._opened is None:
+            self._opened = open_model(self._folder, self._device, self._precision)
+        model, tokenizer = self._opened
         prompt, ids, offsets = encode(tokenizer, parts["messages"], parts["answer"])
         most = getattr(model.config, "max_position_embeddings", None)
         if most and len(prompt) + len(ids) > most:
@@ -106,11 +144,6 @@ class LocalCausalModel:
         texts = [parts["answer"][begin:end] for begin, end in (offsets[at] for at in counted)]
         tokens = [{"token": text, **asdict(effect)} for text, effect in zip(texts, effects, strict=True)]
         return Reply({"heads": ablator.heads, "tokens": tokens}, tokens_in=len(prompt) + len(ids))
-
-    def _open(self) -> tuple[Any, Any]:
-        if self._opened is None:
-            self._opened = open_model(self._folder, self._device, self._precision)
-        return self._opened
 
 
 def choose_device(device: Device) -> Literal["cpu", "cuda"]:

@@ -1,4 +1,4 @@
-"""What a mechanistic analysis says: how alike aligned and misaligned facts are carried, and whether that tells them apart (§5.2, §5.3).
+"""What a mechanistic analysis measures: how alike aligned and misaligned facts are carried, and its figures (paper §5.2, §5.3; Figures 4 and 5).
 
 Intervals, folds and permutations keep a topic's facts together, since they stand in one long answer. The paper's folds and
 permutations, which part them, stand next to these.
@@ -9,20 +9,21 @@ from typing import Any
 
 import numpy as np
 
-from tasks.core.evaluation.rows import EvaluationMetric
-from tasks.core.measures.comparing import adjust
-from tasks.core.measures.intervals import DRAWS, cut_tails
-from tasks.core.measures.metrics import Metric, Scores, measure, round_value
-from tasks.slaq.core.mechanism.predicting import Floats, Predicted, predict, shuffle_kinds
-from tasks.slaq.core.mechanism.rows import FEATURES
-from tasks.slaq.mechanism.extra import import_extra
+from factmill.tasks.core.evaluation.rows import EvaluationMetric
+from factmill.tasks.core.measures.comparing import adjust
+from factmill.tasks.core.measures.figures import Figure, make_series
+from factmill.tasks.core.measures.intervals import DRAWS, cut_tails
+from factmill.tasks.core.measures.metrics import Metric, Scores, measure, round_value
+from factmill.tasks.evaluation.record import PaperFigure
+from factmill.tasks.slaq.core.mechanism.measures import Floats, predict, shuffle_kinds
+from factmill.tasks.slaq.core.mechanism.rows import FEATURES
+from factmill.tasks.slaq.mechanism.ablating import import_extra
 
 ALIGNED, MISALIGNED, DIFFERENCE = "aligned", "misaligned", "aligned − misaligned"
 ALL = "all six"
 AUC, ACCURACY, COEFFICIENT = "roc_auc", "accuracy", "coefficient"
 BY_FACT = "_by_fact"
 """Ending of the metrics whose folds are the paper's: they part the facts of a topic."""
-P, ADJUSTED = "p", "p adjusted"
 
 
 def measure_mechanism(
@@ -30,12 +31,23 @@ def measure_mechanism(
 ) -> list[EvaluationMetric]:
     """Return the metrics of facts (rows of `ComparedFact`); `name`: of the models together."""
     models = sorted({row["model"] for row in rows})
+    of_kind = {kind: [row for row in rows if row["kind"] == kind] for kind in (ALIGNED, MISALIGNED)}
     scores = [
-        _gather(kind, feature, [row for row in rows if row["kind"] == kind], len(models) > 1)
+        Scores(
+            setting=kind,
+            metric=feature,
+            items=[row["id"] for row in mine],
+            clusters=[row["item"] for row in mine],
+            values=np.array([np.nan if row[feature] is None else row[feature] for row in mine], np.float64),
+            groups={"model": [row["model"] for row in mine]} if len(models) > 1 else {},
+            worst=0.0 if feature in FEATURES[:2] else -1.0,
+            unit="share" if feature in FEATURES[:2] else "correlation",
+        )
         for feature in FEATURES
-        for kind in (ALIGNED, MISALIGNED)
+        for kind, mine in of_kind.items()
+        if mine
     ]
-    found = [*measure([each for each in scores if each.items], seed), *_compare_kinds(rows, seed)]
+    found = [*measure(scores, seed), *_compare_kinds(rows, seed)]
     found += _predict_all(rows, folds, seed)
     return [
         EvaluationMetric(
@@ -49,46 +61,31 @@ def measure_mechanism(
     ]
 
 
-def _gather(kind: str, feature: str, rows: Sequence[Mapping[str, Any]], by_model: bool) -> Scores:
-    return Scores(
-        setting=kind,
-        metric=feature,
-        items=[row["id"] for row in rows],
-        clusters=[row["item"] for row in rows],
-        values=np.array([np.nan if row[feature] is None else row[feature] for row in rows], np.float64),
-        groups={"model": [row["model"] for row in rows]} if by_model else {},
-        worst=0.0 if feature in FEATURES[:2] else -1.0,
-        unit="share" if feature in FEATURES[:2] else "correlation",
-    )
-
-
 def _compare_kinds(rows: Sequence[Mapping[str, Any]], seed: int) -> Iterator[Metric]:
     """Yield how much more alike aligned facts are carried, with p adjusted over the six measures (Benjamini and Hochberg)."""
-    told = []
-    for feature in FEATURES:
-        scored = [row for row in rows if row[feature] is not None]
-        values = np.array([row[feature] for row in scored], np.float64)
-        is_aligned = np.array([row["kind"] == ALIGNED for row in scored], bool)
-        by_topic, by_fact = (
-            shuffle_kinds(values, is_aligned, [row[unit] for row in scored], seed) for unit in ("item", "id")
-        )
-        told.append((feature, scored, values, is_aligned, by_topic, by_fact))
-    adjusted = zip(adjust([each[-2] for each in told]), adjust([each[-1] for each in told]), strict=True)
-    for (feature, scored, values, is_aligned, p, by_fact), (level, fact_level) in zip(told, adjusted, strict=True):
+    scored = {feature: [row for row in rows if row[feature] is not None] for feature in FEATURES}
+    values = {feature: np.array([row[feature] for row in mine], np.float64) for feature, mine in scored.items()}
+    is_aligned = {feature: np.array([row["kind"] == ALIGNED for row in mine], bool) for feature, mine in scored.items()}
+    by_topic, by_fact = (
+        [shuffle_kinds(values[each], is_aligned[each], [row[unit] for row in scored[each]], seed) for each in FEATURES]
+        for unit in ("item", "id")
+    )
+    levels = zip(FEATURES, by_topic, adjust(by_topic), by_fact, adjust(by_fact), strict=True)
+    for feature, p, adjusted, p_fact, adjusted_fact in levels:
+        n, clusters = len(scored[feature]), [row["item"] for row in scored[feature]]
         if p is None:
-            yield _tell(DIFFERENCE, feature, None, len(scored), len(rows), note="no fact of one kind has a similarity")
+            yield _tell(DIFFERENCE, feature, None, n, len(rows), note="no fact of one kind has a similarity")
             continue
-        clusters = [row["item"] for row in scored]
-        value = float(values[is_aligned].mean() - values[~is_aligned].mean())
+        of_one, of_other = values[feature][is_aligned[feature]], values[feature][~is_aligned[feature]]
         yield _tell(
             DIFFERENCE,
             feature,
-            value,
-            len(scored),
+            float(of_one.mean() - of_other.mean()),
+            n,
             len(rows),
-            interval=_draw_difference(values, is_aligned, clusters, seed),
+            interval=_draw_difference(values[feature], is_aligned[feature], clusters, seed),
             clusters=len(set(clusters)),
-            note=f"{P} {p:g}, {ADJUSTED} {level:g}; by single facts, as in the paper: {P} {by_fact:g}, {ADJUSTED} {fact_level:g}",
+            note=f"p {p:g}, p adjusted {adjusted:g}; by single facts, as in the paper: p {p_fact:g}, p adjusted {adjusted_fact:g}",
         )
 
 
@@ -125,9 +122,20 @@ def _predict_all(rows: Sequence[Mapping[str, Any]], folds: int, seed: int) -> It
             units = [row[unit] for row in scored]
             predicted = predict(matrix, labels, units, folds, seed, learn)
             if predicted is None:
-                yield from _explain_no_prediction(name, ending, labels, units, folds, len(rows))
+                aligned, misaligned = (
+                    len({each for each, label in zip(units, labels, strict=True) if label == kind}) for kind in (1, 0)
+                )
+                note = (
+                    f"{aligned} aligned and {misaligned} misaligned facts have it, expected {folds} of each"
+                    if ending
+                    else f"{aligned} topics have aligned and {misaligned} have misaligned facts with it, expected {folds} of each"
+                )
+                for metric in (AUC, ACCURACY):
+                    yield _tell(name, metric + ending, None, len(labels), len(rows), note=note)
                 continue
-            yield _tell_auc(name, AUC + ending, predicted, len(scored), len(rows))
+            aucs = predicted.aucs
+            note = f"mean of {len(aucs)} folds, {min(aucs):.3f} to {max(aucs):.3f}"
+            yield _tell(name, AUC + ending, sum(aucs) / len(aucs), len(scored), len(rows), note=note)
             told = dict(zip((row["id"] for row in scored), predicted.is_right, strict=True))
             right = Scores(
                 setting=name,
@@ -142,27 +150,6 @@ def _predict_all(rows: Sequence[Mapping[str, Any]], folds: int, seed: int) -> It
             if name == ALL and not ending:
                 for feature, coefficient in zip(features, predicted.coefficients, strict=True):
                     yield _tell(feature, COEFFICIENT, coefficient, len(scored), len(rows), note="fitted to all facts")
-
-
-def _explain_no_prediction(
-    name: str, ending: str, labels: Sequence[int], units: Sequence[str], folds: int, rows: int
-) -> Iterator[Metric]:
-    aligned, misaligned = (
-        len({unit for unit, each in zip(units, labels, strict=True) if each == kind}) for kind in (1, 0)
-    )
-    note = (
-        f"{aligned} aligned and {misaligned} misaligned facts have it, expected {folds} of each"
-        if ending
-        else f"{aligned} topics have aligned and {misaligned} have misaligned facts with it, expected {folds} of each"
-    )
-    for metric in (AUC, ACCURACY):
-        yield _tell(name, metric + ending, None, len(labels), rows, note=note)
-
-
-def _tell_auc(name: str, metric: str, predicted: Predicted, n: int, rows: int) -> Metric:
-    low, high = min(predicted.aucs), max(predicted.aucs)
-    note = f"mean of {len(predicted.aucs)} folds, {low:.3f} to {high:.3f}"
-    return _tell(name, metric, sum(predicted.aucs) / len(predicted.aucs), n, rows, note=note)
 
 
 def _tell(
@@ -194,3 +181,70 @@ def _tell(
         unit="",
         note=note,
     )
+
+
+_NAMES = {
+    "containment": "containment",
+    "iou": "IoU",
+    "pearson_attention": "Pearson, attention",
+    "spearman_attention": "Spearman, attention",
+    "pearson_mlp": "Pearson, MLP",
+    "spearman_mlp": "Spearman, MLP",
+}
+
+
+def draw_figures(metrics: Sequence[EvaluationMetric]) -> list[Figure]:
+    """Return how alike both kinds of facts are carried (Figure 4), and what that tells of them (Figure 5)."""
+    found = {(each.setting, each.metric): each for each in metrics if not each.group_by}
+    told = {**_NAMES, ALL: ALL}
+    kinds = [
+        make_series(kind, ((_NAMES[each], found.get((kind, each))) for each in FEATURES))
+        for kind in (ALIGNED, MISALIGNED)
+        if any((kind, each) in found for each in FEATURES)
+    ]
+    measures = [
+        make_series(label, ((told[each], found.get((each, metric))) for each in told))
+        for label, metric in (("ROC-AUC", AUC), ("accuracy", ACCURACY))
+        if any((found[at].value is not None) for at in found if at[1] == metric)
+    ]
+    weights = [make_series(COEFFICIENT, ((_NAMES[each], found.get((each, COEFFICIENT))) for each in FEATURES))]
+    has_weights = any(metric == COEFFICIENT for _, metric in found)
+    figures = [
+        Figure(
+            "similarity", "Similarity of short and long answers", "bars", "similarity measure", "mean similarity",
+            tuple(kinds), "Figure 4. Whiskers are 95 % intervals over topics.",
+        ),
+        Figure(
+            "prediction", "Telling aligned from misaligned facts by similarity", "bars", "features", "of held-out facts",
+            tuple(measures), "Figure 5. Logistic regression, cross-validated by topic; 0.5 is chance where both kinds are as many. "
+            "Whiskers are 95 % intervals over topics.", (0.0, 1.0),
+        ),
+        Figure(
+            "coefficients", "Weights of the six measures together", "bars", "similarity measure", "coefficient",
+            tuple(weights if has_weights else ()), "Figure 5. In units of each measure's spread; above 0: the more alike, the likelier aligned.",
+        ),
+    ]  # fmt: skip
+    return [each for each in figures if each.series]
+
+
+PAPER = tuple(
+    PaperFigure(
+        metric=metric,
+        setting=setting,
+        model="Qwen-2.5 1B, 3B and Qwen-3 1.7B, 4B",
+        value=value,
+        where=where,
+        note="four models with 30 facts of each kind together; answers were paired by hand",
+    )
+    for metric, setting, where, value in (
+        ("containment", ALIGNED, "Figure 4", 0.552),
+        ("containment", MISALIGNED, "Figure 4", 0.499),
+        ("iou", ALIGNED, "Figure 4", 0.316),
+        ("iou", MISALIGNED, "Figure 4", 0.272),
+        (AUC + BY_FACT, "spearman_attention", "Figure 5", 0.83),
+        (AUC + BY_FACT, ALL, "Figure 5", 0.81),
+        (ACCURACY + BY_FACT, ALL, "Figure 5", 0.76),
+        (COEFFICIENT, "spearman_attention", "Figure 5", 1.36),
+    )
+)
+"""What §5.2 and §5.3 tell in numbers."""

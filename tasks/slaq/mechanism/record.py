@@ -1,31 +1,49 @@
-"""SLAQ's mechanistic analysis as commands know it: a build whose sources are evaluations, and the models that they are of."""
+"""SLAQ's mechanistic analysis as commands know it: a build whose sources are evaluations, and the models that they are of.
 
-from collections.abc import Iterator, Sequence
+The file of pairs says which parts of two answers state the same fact, as people see it (Appendix A.4, where all were paired by
+hand). Nothing here needs Prefect.
+"""
+
+import csv
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from tasks.core.evaluation.rows import EvaluationMetric
-from tasks.core.rows import MOST, StrictModel
-from tasks.engine.benchmark import Assets, Benchmark, Inputs, Locked, SideTable
-from tasks.errors import UnknownBuild, UsageError
-from tasks.evaluation.record import EXACT, METRICS, choose_judge
-from tasks.files import absolute_path
-from tasks.options import Option, Params, RunOptions, warehouse_of
-from tasks.settings import load_world
-from tasks.slaq.core.mechanism.rows import FEATURES, ComparedFact, TokenRow
-from tasks.slaq.evaluation.ask import ANSWER_LONG, ANSWER_SHORT
-from tasks.slaq.evaluation.record import SLAQ_EVALUATION
-from tasks.slaq.mechanism.local_model import Device, Precision, lock_model
-from tasks.slaq.mechanism.pairs_file import read_pairs
-from tasks.storage.builds import BuildRecord, find_build
-from tasks.storage.source_files import SourceFile, lock_source
+from factmill.tasks.core.evaluation.rows import EvaluationMetric
+from factmill.tasks.core.rows import MOST, StrictModel, arrow_schema
+from factmill.tasks.engine.benchmark import Assets, Benchmark, Inputs, Locked, SideTable
+from factmill.tasks.errors import SourceError, UnknownBuild, UsageError
+from factmill.tasks.evaluation.record import EXACT, METRICS, choose_judge
+from factmill.tasks.files import absolute_path
+from factmill.tasks.options import Option, Params, RunOptions, warehouse_of
+from factmill.tasks.settings import load_world
+from factmill.tasks.slaq.core.evaluation.answers import JudgedSlaq
+from factmill.tasks.slaq.core.mechanism.rows import (
+    FEATURES,
+    ComparedFact,
+    Fact,
+    Kind,
+    PairedFact,
+    TokenRow,
+    choose_facts,
+)
+from factmill.tasks.slaq.evaluation.ask import ANSWER_LONG, ANSWER_SHORT
+from factmill.tasks.slaq.evaluation.record import SLAQ_EVALUATION
+from factmill.tasks.slaq.mechanism.local_model import Device, Precision, lock_model
+from factmill.tasks.storage.builds import BuildRecord, find_build, list_builds, published_table
+from factmill.tasks.storage.source_files import SourceFile, iterate_csv, lock_source, name_source
+from factmill.tasks.storage.warehouse import open_warehouse
 
 NAME = "slaq_mechanism"
 PAIRS = "/pairs"
 """Unit of the source under which the file of pairs lies; no folder of a model is called so."""
 PAIR = "slaq/pair"
 """Prompt by which a judge quotes the part of a long answer that states a fact."""
+PAIR_COLUMNS = ("id", "short_text", "long_text")
+_BESIDE = ("kind", "question", "gold", "short_answer", "long_answer", "unscored", "detail")
+"""Columns of the file of pairs that are written for the person who pairs, and not read."""
 LATEST = f"latest:{SLAQ_EVALUATION.name}"
 
 
@@ -144,6 +162,43 @@ def _find_evaluation(name: str, run: RunOptions) -> BuildRecord:
     return record
 
 
+def choose_of(
+    warehouse: Path, subject: Subject, params: MechanismParams
+) -> tuple[dict[Kind, tuple[Fact, ...]], dict[str, int]]:
+    """Return the facts of one model, and what there was to choose from (choose_facts); UnknownBuild where its evaluation is gone."""
+    found = [build for build in list_builds(warehouse) if build.content_digest == subject.evaluation]
+    if not found:
+        raise UnknownBuild(f"the evaluation of {subject.asked} is not in {warehouse} any more; evaluate again")
+    with open_warehouse(warehouse) as db:
+        answers = published_table(db, found[-1].build_id, "slaq_answers").cast(arrow_schema(JudgedSlaq))
+    return choose_facts(answers.to_pylist(), subject.model, subject.asked, params.seed)
+
+
+def count_facts(inputs: MechanismInputs, warehouse: Path) -> dict[str, dict[str, int]]:
+    """Return model → aligned, misaligned, wrong_in_both, unscored → facts of its evaluation, before the draw."""
+    return {each.model: choose_of(warehouse, each, inputs.params)[1] for each in inputs.subjects}
+
+
+def read_pairs(file: Path | SourceFile) -> dict[str, tuple[str, str]]:
+    """Return id → the texts that a person paired; an empty text leaves that side as it is found. SourceError otherwise."""
+    source = file if isinstance(file, SourceFile) else name_source(file)
+    found: dict[str, tuple[str, str]] = {}
+    for number, row in iterate_csv(source, PAIR_COLUMNS):
+        if row["id"] in found:
+            raise SourceError(f"{source.path}: row {number}: {row['id']} is paired twice; expected one row a fact")
+        found[row["id"]] = row["short_text"], row["long_text"]
+    return found
+
+
+def write_pairs(path: Path, facts: Iterable[PairedFact]) -> None:
+    """Write pairs as they are found, for people to mend."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w", encoding="utf-8", newline="") as stream:
+        writer = csv.writer(stream, lineterminator="\n")
+        writer.writerow((*PAIR_COLUMNS, *_BESIDE))
+        writer.writerows([getattr(row, name) for name in (*PAIR_COLUMNS, *_BESIDE)] for row in facts)
+
+
 def explain_fact(row: ComparedFact) -> Iterator[str]:
     """Yield what a fact's row says, as lines to read."""
     yield f"  question    {row.question}   ({row.topic}; factmill explain slaq {row.item})"
@@ -186,7 +241,7 @@ MECHANISM: Benchmark = Benchmark(
     examples=(EXAMPLE,),
     params=MechanismParams,
     lock_inputs=lock_inputs,
-    recipe="flows.evaluate.slaq_mechanism:analyse_slaq_mechanism",
+    recipe="factmill.flows.evaluate.slaq_mechanism:analyse_slaq_mechanism",
     tables={NAME: ComparedFact, "slaq_mechanism_tokens": TokenRow, METRICS: EvaluationMetric},
     main_table=NAME,
     part="kind",

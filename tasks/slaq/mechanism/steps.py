@@ -1,7 +1,6 @@
 """Steps of the mechanistic analysis: facts are drawn, their answers paired, ablated and compared (paper §5)."""
 
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from itertools import islice
 from operator import attrgetter
@@ -12,45 +11,39 @@ from typing import Any
 import pyarrow as pa
 from prefect import task
 
-from tasks import progress
-from tasks.assets import load_list, load_prompt
-from tasks.core.calls.call import Call
-from tasks.core.evaluation.frame import frame, make_boundary
-from tasks.core.prompts import fill_in
-from tasks.core.receipts import Batch, Receipt
-from tasks.core.replies import UNREADABLE_KINDS
-from tasks.core.rows import Reject, rows_from_arrow
-from tasks.engine.batches import Work, batch_key, work_on
-from tasks.engine.naming.import_closure import digest_closure
-from tasks.engine.naming.own_code import read_code
-from tasks.errors import UsageError
-from tasks.evaluation.record import EXACT
-from tasks.slaq.core.evaluation.answers import LONG, SHORT, SlaqAsked
-from tasks.slaq.core.mechanism.calls import call_ablate, read_effects, read_failure
-from tasks.slaq.core.mechanism.choosing import count_kinds, format_kinds
-from tasks.slaq.core.mechanism.pairing import PART_LINE, pair_by_judge, pair_fact, read_part
-from tasks.slaq.core.mechanism.rows import (
+from factmill.tasks import progress
+from factmill.tasks.assets import load_list, load_prompt
+from factmill.tasks.core.calls.call import Call
+from factmill.tasks.core.evaluation.frame import frame, make_boundary
+from factmill.tasks.core.prompts import fill_in
+from factmill.tasks.core.receipts import Batch, Receipt
+from factmill.tasks.core.replies import UNREADABLE_KINDS
+from factmill.tasks.core.rows import Reject, rows_from_arrow
+from factmill.tasks.engine.batches import Work, batch_key, work_on
+from factmill.tasks.engine.naming.rooms import digest_closure, read_code
+from factmill.tasks.errors import UsageError
+from factmill.tasks.evaluation.record import EXACT
+from factmill.tasks.slaq.core.evaluation.answers import LONG, SHORT, SlaqAsked
+from factmill.tasks.slaq.core.mechanism.measures import assign, compare_answers, name_component, transport
+from factmill.tasks.slaq.core.mechanism.pairing import PART_LINE, pair_by_judge, pair_fact, read_part
+from factmill.tasks.slaq.core.mechanism.rows import (
     FEATURES,
     AblatedFact,
     ComparedFact,
     Fact,
-    Kind,
     PairedFact,
     Side,
-    Similarities,
     TokenEffect,
     TokenRow,
+    count_kinds,
+    format_kinds,
 )
-from tasks.slaq.core.mechanism.similarity import assign, compare_answers, name_component, transport
-from tasks.slaq.evaluation.ask import fill_prompt
-from tasks.slaq.mechanism.choose import choose_of
-from tasks.slaq.mechanism.extra import import_extra
-from tasks.slaq.mechanism.local_model import LocalCausalModel, digest_model
-from tasks.slaq.mechanism.pairs_file import read_pairs
-from tasks.slaq.mechanism.record import PAIR, PAIRS, MechanismInputs
-from tasks.storage.source_files import SourceFile
+from factmill.tasks.slaq.evaluation.ask import fill_prompt
+from factmill.tasks.slaq.mechanism.ablating import import_extra
+from factmill.tasks.slaq.mechanism.local_model import LocalCausalModel, call_ablate, digest_model, read_effects
+from factmill.tasks.slaq.mechanism.record import PAIR, PAIRS, MechanismInputs, choose_of, read_pairs
 
-_CODE = ("tasks.slaq.mechanism.ablating", "tasks.slaq.mechanism.encoding")
+_CODE = ("factmill.tasks.slaq.mechanism.ablating",)
 """What recorded ablations depend on, beside the model."""
 _FACTS_AT_ONCE = 10
 """Facts of a kind that are drawn, paired and ablated before it is counted again how many are lacking."""
@@ -70,10 +63,18 @@ def ablate_answered_facts(batch: Batch) -> Receipt:
     work = work_on(batch)
     inputs = work.inputs(MechanismInputs)
     subject = next(each for each in inputs.subjects if each.model == batch.unit)
-    drawn = choose_of(Path(work.run.options["warehouse"]), subject, inputs.params).drawn
+    drawn, _ = choose_of(Path(work.run.options["warehouse"]), subject, inputs.params)
     waiting = {kind: iter(facts) for kind, facts in drawn.items()}
     found: list[AblatedFact] = []
-    while facts := [*_draw_more(waiting, found, inputs.params.per_kind)]:
+    while True:
+        # at first one fact of each kind, which shows what the model cannot do before much is computed
+        at_once = _FACTS_AT_ONCE if found else 1
+        facts: list[Fact] = []
+        for kind, left in waiting.items():
+            counted = sum(row.kind == kind and (not row.unscored or row.unscored in _MAY_PASS) for row in found)
+            facts += islice(left, min(inputs.params.per_kind - counted, at_once))
+        if not facts:
+            break
         for fact in facts:
             work.take(fact.id, fact.model_dump_json())
         ablated = _ablate(work, subject.model, _pair(work, facts))
@@ -84,14 +85,6 @@ def ablate_answered_facts(batch: Batch) -> Receipt:
         progress.log(f"{subject.model}: scored {format_kinds(kinds)}")
     work.unsettled += sum(row.unscored in _MAY_PASS for row in found)
     return work.finish(sorted(found, key=attrgetter("id")), AblatedFact)
-
-
-def _draw_more(waiting: Mapping[Kind, Iterator[Fact]], found: Sequence[AblatedFact], per_kind: int) -> Iterator[Fact]:
-    """Yield the next facts of each kind, as many as it lacks and ten at most; at first one of each kind, which shows what the
-    model cannot do before much is computed."""
-    for kind, facts in waiting.items():
-        counted = sum(row.kind == kind and (not row.unscored or row.unscored in _MAY_PASS) for row in found)
-        yield from islice(facts, min(per_kind - counted, _FACTS_AT_ONCE if found else 1))
 
 
 def _require_positive(rows: Sequence[AblatedFact]) -> None:
@@ -170,7 +163,16 @@ def compare_fact(row: AblatedFact) -> ComparedFact:
         compare_answers(row.short_tokens, row.long_tokens, row.heads, join)
         for join in (partial(transport, emd=emd), partial(assign, solve=solve))
     )
-    reason, detail = _explain_missing(row, found)
+    reason = detail = ""
+    if missing := [name for name, value in found.model_dump().items() if value is None]:
+        tokens = [*row.short_tokens, *row.long_tokens]
+        reason, detail = "constant", f"importances of a token do not vary: no {', '.join(missing)}"
+        if without := [each.token for each in tokens if each.recovered is None]:
+            reason = "set_not_reached"
+            detail = (
+                f"{len(without)} of {len(tokens)} tokens have no set of the size allowed that gives enough of their logit, the first "
+                f"{without[0]!r}: no {', '.join(missing)}"
+            )
     return row.narrow(ComparedFact, **counts, **found.model_dump(), hungarian=check, unscored=reason, detail=detail)
 
 
@@ -196,83 +198,56 @@ def list_tokens(rows: pa.Table) -> list[TokenRow]:
     ]
 
 
-def _explain_missing(row: AblatedFact, found: Similarities) -> tuple[str, str]:
-    """Return why a fact lacks a measure, as reason and detail; nothing where it has all."""
-    missing = [name for name, value in found.model_dump().items() if value is None]
-    if not missing:
-        return "", ""
-    tokens = [*row.short_tokens, *row.long_tokens]
-    without = [each.token for each in tokens if each.recovered is None]
-    if without:
-        return "set_not_reached", (
-            f"{len(without)} of {len(tokens)} tokens have no set of the size allowed that gives enough of their logit, the first "
-            f"{without[0]!r}: no {', '.join(missing)}"
-        )
-    return "constant", f"importances of a token do not vary: no {', '.join(missing)}"
-
-
-def _list_calls(work: Work, identity: str, row: PairedFact) -> tuple[Call, Call]:
+def _list_calls(work: Work, identity: str, row: PairedFact) -> list[Call]:
+    """Return what is asked of a model for the short and for the long answer of a fact, as the evaluation asked for it."""
     params = work.inputs(MechanismInputs).params
-    sides = (
-        (SHORT, row.short_answer, row.short_start, row.short_text),
-        (LONG, row.long_answer, row.long_start, row.long_text),
-    )
-    short, long = (
-        call_ablate(
-            identity,
-            _ask(row, setting),
-            *((answer, start, text) if params.tokens == "answer" else (answer[:start] + row.gold, start, row.gold)),
-            recover=params.recover,
-            largest_set=params.largest_set,
-            centre=params.centre,
-        )
-        for setting, answer, start, text in sides
-    )
-    return short, long
+    how: dict[str, Any] = {name: getattr(params, name) for name in ("recover", "largest_set", "centre")}
+    calls = []
+    for setting, question, answer, start, text in (
+        (SHORT, row.question, row.short_answer, row.short_start, row.short_text),
+        (LONG, row.long_question, row.long_answer, row.long_start, row.long_text),
+    ):
+        asked = SlaqAsked(
+            id=row.id, question_id=row.id, item=row.item, cluster=row.item, setting=setting, question=question,
+            topic=row.topic, category=row.category, half="most", position=row.number, questions=[row.question],
+            golds=[row.gold], fact_types=[row.fact_type], gold=row.gold,
+        )  # fmt: skip
+        if params.tokens == "gold":
+            answer, text = answer[:start] + row.gold, row.gold  # noqa: PLW2901 - what stands in place of both
+        calls.append(call_ablate(identity, fill_prompt(asked).messages(), answer, start, text, **how))
+    return calls
 
 
-def _ask(row: Fact, setting: str) -> list[dict[str, Any]]:
-    """Return the messages in which the evaluation asked for a fact."""
-    question = row.question if setting == SHORT else row.long_question
-    asked = SlaqAsked(
-        id=row.id, question_id=row.id, item=row.item, cluster=row.item, setting=setting, question=question,
-        topic=row.topic, category=row.category, half="most", position=row.number, questions=[row.question],
-        golds=[row.gold], fact_types=[row.fact_type], gold=row.gold,
-    )  # fmt: skip
-    return fill_prompt(asked).messages()
-
-
-def _read_ablated(row: PairedFact, calls: tuple[Call, Call], records: Any) -> AblatedFact:
+def _read_ablated(row: PairedFact, calls: Sequence[Call], records: Any) -> AblatedFact:
     """Return a fact with what carries its tokens; where one answer could not be ablated, with the reason."""
-    tokens: list[list[TokenEffect]] = []
-    heads, why = 0, ("", "")
-    for side, call in zip(("short", "long"), calls, strict=True):
+    tokens: dict[str, list[TokenEffect]] = {"short": [], "long": []}
+    heads, unscored, detail = 0, "", ""
+    for side, call in zip(tokens, calls, strict=True):
         reply = records[call.key].reply()
         if reply.status == "ok":
-            heads, effects = read_effects(reply.body)
-            tokens.append(effects)
-        else:
-            tokens.append([])
-            reason, detail = read_failure(reply)
-            why = why if why[0] else (reason, f"the {side} answer: {detail}")
-    below = [each for each in (*tokens[0], *tokens[1]) if each.base <= 0]
-    if below and not why[0]:
-        why = (
+            heads, tokens[side] = read_effects(reply.body)
+        elif not unscored:
+            unscored, _, detail = (reply.error or "").partition(": ")
+            detail = f"the {side} answer: {detail}"
+    counted = [*tokens["short"], *tokens["long"]]
+    below = [each for each in counted if each.base <= 0]
+    if below and not unscored:
+        unscored, detail = (
             "base_not_positive",
             (
-                f"{len(below)} of {len(tokens[0]) + len(tokens[1])} tokens have a logit that is not above 0, the first "
-                f"{below[0].token!r} ({below[0].base:.3f}): no share of it can be lost; --centre measures logits from their mean"
+                f"{len(below)} of {len(counted)} tokens have a logit that is not above 0, the first {below[0].token!r} "
+                f"({below[0].base:.3f}): no share of it can be lost; --centre measures logits from their mean"
             ),
         )
     return row.narrow(
         AblatedFact,
         heads=heads,
-        short_tokens=tokens[0],
-        long_tokens=tokens[1],
+        short_tokens=tokens["short"],
+        long_tokens=tokens["long"],
         short_call=calls[0].key,
         long_call=calls[1].key,
-        unscored=why[0],
-        detail=why[1],
+        unscored=unscored,
+        detail=detail,
     )
 
 
@@ -280,7 +255,7 @@ def _open_service(work: Work, model: str) -> LocalCausalModel:
     """Return a model as a service; the one before is closed."""
     files = work.files(model)
     params = work.inputs(MechanismInputs).params
-    code = digest_closure(list(_CODE), read_code(("tasks",)))[:16]
+    code = digest_closure(list(_CODE), read_code())[:16]
     identity = f"ablation-{code}/{digest_model(files)[:16]}/{params.precision}"
     device = work.run.origin["flow"]["device"]
     with _opening:
@@ -289,19 +264,3 @@ def _open_service(work: Work, model: str) -> LocalCausalModel:
                 each.close()
             _opened[:] = [LocalCausalModel(identity, files[0].path.parent, device, params.precision)]
         return _opened[0]
-
-
-def count_missing(rows: pa.Table) -> dict[str, int]:
-    """Return reason → facts that lack a similarity for it, most first."""
-    return dict(Counter(each for each in rows["unscored"].to_pylist() if each).most_common())
-
-
-def find_first_details(rows: pa.Table) -> dict[str, str]:
-    """Return reason → the particulars of the first fact that lacks a similarity for it."""
-    pairs = zip(rows["unscored"].to_pylist(), rows["detail"].to_pylist(), strict=True)
-    return {reason: detail for reason, detail in reversed(list(pairs)) if reason}
-
-
-def count_unused_pairs(files: Sequence[SourceFile], rows: pa.Table) -> int:
-    """Return how many pairs of the file are of no fact that was looked at."""
-    return len(read_pairs(files[0]).keys() - set(rows["id"].to_pylist())) if files else 0

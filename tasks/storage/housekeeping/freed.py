@@ -1,4 +1,9 @@
-"""What housekeeping frees, counted; and whose process is gone."""
+"""What housekeeping frees, counted; and which runs' and files' processes are gone.
+
+A run of Prefect's holds a file of its own in factmill's home, named by its id, for as long as its process lives; the
+kernel lets go of it however that ends. In it stands the server that knows the run. A file that nobody holds is of a run
+that is over, or whose process was killed.
+"""
 
 import os
 import shutil
@@ -8,6 +13,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+
+from factmill.tasks.processes import is_held
+from factmill.tasks.settings import environment
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,16 +90,9 @@ def remove_paths(kind: str, paths: Iterable[Path], *, remove: bool, young: Colle
         del found[path]
     left = f"{len(stay):,} cannot be removed, the first {stay[0]}: see whose it is" if stay else ""
     newest = max(map(last_change, young), default=None)
-    return Freed(
-        kind,
-        len(found),
-        sum(found.values()),
-        tuple(map(str, found)),
-        left,
-        young=len(young),
-        young_bytes=sum(map(measure, young)),
-        young_newest="" if newest is None else datetime.fromtimestamp(newest, UTC).isoformat(),
-    )
+    moment = "" if newest is None else datetime.fromtimestamp(newest, UTC).isoformat()
+    gone = (len(found), sum(found.values()), tuple(map(str, found)))
+    return Freed(kind, *gone, left, young=len(young), young_bytes=sum(map(measure, young)), young_newest=moment)
 
 
 def _look(path: Path) -> Iterator[os.stat_result]:
@@ -100,3 +101,32 @@ def _look(path: Path) -> Iterator[os.stat_result]:
     for each in (path, *below):
         with suppress(OSError):
             yield each.lstat()
+
+
+OUR_OWN = "our own"
+"""Stands for the servers that builds start for themselves; they share one history."""
+
+
+def files_of_runs(home: Path) -> Path:
+    """Return the folder of these files in a home."""
+    return home / "prefect" / "runs"
+
+
+def name_server() -> str:
+    """Return the server that runs of this environment go to: an address, or OUR_OWN."""
+    return environment("PREFECT_API_URL") or OUR_OWN
+
+
+def find_gone_runs(home: Path) -> dict[Path, str]:
+    """Return the files that nobody holds, each with its server: an address, or OUR_OWN."""
+    gone = {}
+    for path in sorted(files_of_runs(home).glob("*-*")):
+        if is_held(path):
+            continue
+        try:
+            server = path.read_text("utf-8")
+        except FileNotFoundError:
+            continue
+        if server:  # one that is empty is just being made
+            gone[path] = server
+    return gone

@@ -12,15 +12,14 @@ from datetime import UTC, datetime
 from importlib.util import find_spec
 from pathlib import Path
 
-from tasks.processes import one_at_a_time
-from tasks.storage.housekeeping.freed import Freed
+from factmill.tasks.processes import one_at_a_time
+from factmill.tasks.storage.housekeeping.freed import Freed
 
 KEPT_RUNS = 200
 """Flow runs that stay in the history when a build with a server of its own has ended."""
 _WAIT_S = 5.0
 _ENDED = "state_type IN ('COMPLETED', 'FAILED', 'CRASHED', 'CANCELLED')"
-_BY_RUN = ("log", "artifact")
-"""Tables that do not lose their rows with the run they belong to."""
+
 _VERSION = "alembic_version"
 _MIGRATIONS = "server/database/_migrations/versions/sqlite"
 """Below the folder of Prefect's package; a file's name holds its revision."""
@@ -63,16 +62,6 @@ def _is_known(revision: str) -> bool:
     return not folder.is_dir() or any(folder.glob(f"*_{revision}_*.py"))
 
 
-def _put_aside(path: Path) -> Path:
-    """Give a database a name with the moment, and SQLite's files of it theirs; return it."""
-    aside = path.with_name(f"{path.stem}-damaged-{datetime.now(UTC):%Y%m%dT%H%M%S.%f}{path.suffix}")
-    for suffix in ("", "-wal", "-shm", "-journal"):
-        part = path.with_name(path.name + suffix)
-        if os.path.lexists(part):
-            part.rename(aside.with_name(aside.name + suffix))
-    return aside
-
-
 @contextmanager
 def making_history(home: Path, tell: Callable[[str], object]) -> Iterator[Callable[[], None]]:
     """Yield what is to be called when a server that starts has made its database, where there is none as yet.
@@ -90,7 +79,11 @@ def making_history(home: Path, tell: Callable[[str], object]) -> Iterator[Callab
                 left.unlink()
         # another process may have put it aside meanwhile
         elif is_damaged and (damage := find_damage(path)):
-            aside = _put_aside(path)
+            aside = path.with_name(f"{path.stem}-damaged-{datetime.now(UTC):%Y%m%dT%H%M%S.%f}{path.suffix}")
+            for suffix in ("", "-wal", "-shm", "-journal"):
+                part = path.with_name(path.name + suffix)
+                if os.path.lexists(part):
+                    part.rename(aside.with_name(aside.name + suffix))
             tell(
                 f"note: Prefect's history {path} cannot be used: {damage}; it is put aside as {aside.name} and a new one is "
                 "made. Builds and recorded calls are not in it"
@@ -169,7 +162,7 @@ def _opened(path: Path) -> Iterator[sqlite3.Connection]:
 def _remove_before(db: sqlite3.Connection, before: str) -> int:
     """Remove the runs that ended and were begun before a moment, and events of before, in the open transaction."""
     ended = f"SELECT id FROM flow_run WHERE {_ENDED} AND created < ?"
-    for table in _BY_RUN:
+    for table in ("log", "artifact"):  # which do not lose their rows with the run they belong to
         db.execute(f"DELETE FROM {table} WHERE flow_run_id IN ({ended})", [before])
     removed = db.execute(f"DELETE FROM flow_run WHERE {_ENDED} AND created < ?", [before]).rowcount
     for table in ("event_resources", "events"):

@@ -1,4 +1,5 @@
-"""Old builds and unused records of a warehouse, and the folders of runs that were stopped and never gone on with.
+"""Old builds and unused records of a warehouse, folders of runs that were stopped and never gone on with, and files that stopped
+processes left: logs of servers, folders of verifications, results that Prefect keeps of batches.
 
 Nothing that a build needs to be verified is removed while the build is there. Where a process works with the warehouse,
 builds and records are left alone: it may be serving what nothing rests on yet. That is looked up with the warehouse
@@ -6,19 +7,28 @@ open, and whoever wants a record opens it too, so nobody comes between.
 """
 
 import json
+import re
 import tempfile
-from collections.abc import Collection, Sequence
+import time
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 import duckdb
 
-from tasks.errors import WarehouseError
-from tasks.processes import is_held
-from tasks.storage.housekeeping.freed import Freed, remove_paths, split_by_age
-from tasks.storage.recording.folders import work_folder
-from tasks.storage.warehouse import open_warehouse
+from factmill.tasks.errors import WarehouseError
+from factmill.tasks.processes import is_held
+from factmill.tasks.storage.housekeeping.freed import (
+    Freed,
+    find_gone_runs,
+    is_alive,
+    name_server,
+    remove_paths,
+    split_by_age,
+)
+from factmill.tasks.storage.recording.folders import work_folder
+from factmill.tasks.storage.warehouse import open_warehouse
 
 _UNFINISHED = "-unfinished"
 """What the name of a run ends with under which stages stand before a build is published."""
@@ -72,6 +82,8 @@ def _clean_tables(path: Path, keeping: Keeping, gone: Sequence[Path], *, remove:
         # those that go once their age no longer holds them back
         aged = _choose_builds(db, replace(keeping, builds_since=_EVER)) if keeping.builds_since else doomed
         young = sorted({*aged} - {*doomed})
+        query = "SELECT max(published_at) FROM builds WHERE list_contains(?, build_id)"
+        (newest,) = db.execute(query, [young]).fetchone() or (None,)
         builds = Freed(
             "builds",
             len(doomed),
@@ -79,18 +91,26 @@ def _clean_tables(path: Path, keeping: Keeping, gone: Sequence[Path], *, remove:
             tuple(doomed),
             young=len(young),
             young_bytes=_measure_builds(db, young),
-            young_newest=_find_newest(db, young),
+            young_newest=newest.isoformat() if newest else "",
         )
-        unwanted = [*doomed, *_list_lost_runs(db, names)]
+        # runs that published nothing and whose folders are gone, by the names their stages stand under
+        found = db.execute(
+            "SELECT DISTINCT build_id FROM build_stages WHERE suffix(build_id, ?) AND build_id NOT IN "
+            "(SELECT build_id FROM builds)",
+            [_UNFINISHED],
+        ).fetchall()
+        unwanted = [*doomed, *(run for (run,) in found if run.removesuffix(_UNFINISHED) not in names)]
         db.execute(
             "CREATE TEMP TABLE kept_uses AS SELECT DISTINCT record_id FROM build_calls "
             "WHERE NOT list_contains(?, build_id)",
             [unwanted],
         )
-        _keep_uses_of_runs(db, [runs / name for name in names])
+        for uses in (each for name in names for each in (runs / name).glob("*/*.uses.parquet")):
+            db.execute("INSERT INTO kept_uses SELECT record_id FROM read_parquet(?)", [str(uses)])
         records = _find_records(db, [runs / name for name in names], keeping.since)
         if remove:
-            _remove_builds(db, unwanted)
+            for table in _list_tables(db) if unwanted else ():
+                db.execute(f'DELETE FROM "{table}" WHERE list_contains(?, build_id)', [unwanted])
             db.execute("DELETE FROM calls WHERE record_id IN (SELECT record_id FROM unused)")
         db.execute("DROP TABLE kept_uses")
         db.execute("DROP TABLE unused")
@@ -139,23 +159,6 @@ def _choose_builds(db: duckdb.DuckDBPyConnection, keeping: Keeping) -> list[str]
     return [build_id for build_id, *_ in found if build_id not in kept]
 
 
-def _list_lost_runs(db: duckdb.DuckDBPyConnection, names: Collection[str]) -> list[str]:
-    """Return runs that published nothing and whose folders are gone, by the names their stages stand under."""
-    found = db.execute(
-        "SELECT DISTINCT build_id FROM build_stages WHERE suffix(build_id, ?) AND build_id NOT IN "
-        "(SELECT build_id FROM builds)",
-        [_UNFINISHED],
-    ).fetchall()
-    return [run for (run,) in found if run.removesuffix(_UNFINISHED) not in names]
-
-
-def _keep_uses_of_runs(db: duckdb.DuckDBPyConnection, folders: Sequence[Path]) -> None:
-    """Add the records that finished batches of stopped runs rest on."""
-    for folder in folders:
-        for uses in folder.glob("*/*.uses.parquet"):
-            db.execute("INSERT INTO kept_uses SELECT record_id FROM read_parquet(?)", [str(uses)])
-
-
 def _find_records(db: duckdb.DuckDBPyConnection, folders: Sequence[Path], since: datetime) -> Freed:
     """Put into `unused` the records of before that nothing rests on; what came since a stopped run began, it may go on
     with."""
@@ -173,21 +176,8 @@ def _find_records(db: duckdb.DuckDBPyConnection, folders: Sequence[Path], since:
     young, young_bytes, newest = db.execute(
         f"{told} ANTI JOIN kept_uses USING (record_id) WHERE asked_at >= ?", [since]
     ).fetchone() or (0, 0, None)
-    return Freed(
-        "records",
-        count,
-        size_bytes,
-        young=young,
-        young_bytes=young_bytes,
-        young_newest=newest.isoformat() if newest else "",
-    )
-
-
-def _find_newest(db: duckdb.DuckDBPyConnection, builds: Sequence[str]) -> str:
-    """Return when the newest of these builds was published; empty where there are none."""
-    query = "SELECT max(published_at) FROM builds WHERE list_contains(?, build_id)"
-    (newest,) = db.execute(query, [list(builds)]).fetchone() or (None,)
-    return newest.isoformat() if newest else ""
+    moment = newest.isoformat() if newest else ""
+    return Freed("records", count, size_bytes, young=young, young_bytes=young_bytes, young_newest=moment)
 
 
 def _measure_builds(db: duckdb.DuckDBPyConnection, builds: Sequence[str]) -> int:
@@ -198,15 +188,53 @@ def _measure_builds(db: duckdb.DuckDBPyConnection, builds: Sequence[str]) -> int
     return total
 
 
-def _remove_builds(db: duckdb.DuckDBPyConnection, names: Sequence[str]) -> None:
-    for table in _list_tables(db) if names else ():
-        db.execute(f'DELETE FROM "{table}" WHERE list_contains(?, build_id)', [list(names)])
-
-
 def _list_tables(db: duckdb.DuckDBPyConnection) -> list[str]:
     """Return the tables that hold rows of builds."""
     found = db.execute(
-        "SELECT DISTINCT table_name FROM duckdb_columns() WHERE column_name = 'build_id' AND NOT internal AND "
-        "database_name = current_database() ORDER BY 1"
+        "SELECT DISTINCT table_name FROM duckdb_columns() SEMI JOIN duckdb_tables() USING (database_oid, table_oid) "
+        "WHERE column_name = 'build_id' AND database_name = current_database() ORDER BY 1"
     ).fetchall()
     return [name for (name,) in found]
+
+
+_JUST_MADE_S = 60.0
+_SPILLED = "factmill-"
+"""With a process's number: where its DuckDB puts what does not fit into memory; with more behind a hyphen, what else it
+needs for a while."""
+
+
+def clean_strays(home: Path, warehouse: Path, since: datetime, *, remove: bool) -> list[Freed]:
+    """Remove stray files (only find them unless `remove`); of those that name no process, the ones older than a moment."""
+    temporary, runs = Path(tempfile.gettempdir()), work_folder(warehouse)
+    old_logs, young_logs = split_by_age((home / "world-cache").glob("*.log"), since)
+    logs = _list_left(home / "prefect", "server-", ".log")
+    left = [*_list_left(temporary, _SPILLED), *_list_left(warehouse.parent, f"{warehouse.name}.compact-")]
+    left += [each for each in (runs / "journal").glob("*.journal") if _is_left_behind(each)]
+    aged = [each for each in temporary.glob(f"{VERIFYING}*") if not is_held(each / "held")]
+    aged += (home / "world-cache").glob("building-*")
+    # of runs on servers that may be gone for good; those of the one that is named now are ended (flows/commands/gc.py)
+    aged += (each for each, server in find_gone_runs(home).items() if server != name_server())
+    old, young = split_by_age(aged, since)
+    names = tuple(each.name for each in runs.glob("*"))
+    results = (each for each in (home / "prefect" / "storage").glob("*") if not each.name.startswith(names))
+    found = {
+        "logs": (logs + old_logs, young_logs),
+        "temporary files": (left + old, young),
+        "Prefect results": split_by_age(results, since),
+    }
+    return [remove_paths(kind, paths, remove=remove, young=stay) for kind, (paths, stay) in found.items()]
+
+
+def _list_left(folder: Path, start: str, end: str = "") -> list[Path]:
+    """Return the files whose names are a start, the number of a process that is gone, and an end or more behind - or a dot."""
+    found = folder.glob(f"{start}*{end}")
+    return [each for each in found if not is_alive(re.split("[-.]", each.name.removeprefix(start))[0])]
+
+
+def _is_left_behind(journal: Path) -> bool:
+    """True for an empty journal that no process writes; one that is just being made is not locked yet."""
+    try:
+        told = journal.stat()
+    except FileNotFoundError:
+        return False
+    return told.st_size == 0 and told.st_mtime < time.time() - _JUST_MADE_S and not is_held(journal)

@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from tasks.core.calls.call import Mode
+from factmill.tasks.core.calls.call import Mode
 
 
 def jobs_folder(warehouse: Path, mode: Mode) -> Path:

@@ -4,6 +4,11 @@ One file a process, locked while it lives; one line a reply, `<crc32> <json>`, a
 torn by a crash fails its checksum and is left out. A file only grows: a journal that is cleared goes on in another one,
 so that other processes can read along. Journals are merged into the warehouse at the end of a stage, and those of dead
 processes by whoever runs next, who keeps those aside that are damaged otherwise.
+
+What one process is asking just now, no other process of the same warehouse asks: it claims the calls, in one file a batch,
+locked while it is asked, with their keys of 32 bytes each. Claims are made one process at a time. The system drops the lock
+of a process that dies, so its claims are free at once. Who finds a key claimed holds none of its own while it waits, so
+nobody waits in a circle.
 """
 
 import errno
@@ -15,16 +20,19 @@ import threading
 import time
 import zlib
 from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
-from tasks.core.calls.call import Call, Reply
-from tasks.core.fingerprints import canonical_json
-from tasks.errors import ShardError
-from tasks.storage.recording.folders import make_work_folder
-from tasks.storage.warehouse import read_json
+from factmill.tasks.core.calls.call import Call, Reply
+from factmill.tasks.core.fingerprints import canonical_json
+from factmill.tasks.errors import ShardError
+from factmill.tasks.processes import one_at_a_time
+from factmill.tasks.progress import say
+from factmill.tasks.storage.recording.folders import make_work_folder
+from factmill.tasks.storage.warehouse import read_json
 
 _SYNC_EVERY_S = 1.0
 _DRAFT = ".opening"
@@ -75,9 +83,11 @@ def make_record(call: Call, reply: Reply, after: str = "") -> Record:
 
     Its id sorts by time, and behind all that this process made before and the id `after`, also when the clock is set back.
     """
-    now = time.time_ns()
+    now, before = time.time_ns(), int(after.partition("-")[0] or "0", 16)
+    with _numbering:
+        _last[0] = number = max(now, before + 1, _last[0] + 1)
     return Record(
-        record_id=f"{_number_record(max(now, _moment_of(after) + 1)):016x}-{os.urandom(4).hex()}",
+        record_id=f"{number:016x}-{os.urandom(4).hex()}",
         key=call.key,
         service=call.service,
         operation=call.operation,
@@ -92,17 +102,6 @@ def make_record(call: Call, reply: Reply, after: str = "") -> Record:
         latency_s=reply.latency_s,
         asked_at=datetime.fromtimestamp(now / 1e9, UTC),
     )
-
-
-def _number_record(number: int) -> int:
-    """Return a number, or one more than that of the last record where it is not more."""
-    with _numbering:
-        _last[0] = max(number, _last[0] + 1)
-        return _last[0]
-
-
-def _moment_of(record_id: str) -> int:
-    return int(record_id.partition("-")[0] or "0", 16)
 
 
 class Journal:
@@ -272,3 +271,81 @@ def _take_over(path: Path) -> int | None:
         os.close(fd)
         return None  # another process was first
     return fd
+
+
+_KEY_BYTES = 32
+
+
+class Claims:
+    """The claims on calls of one warehouse, in a folder of their own."""
+
+    def __init__(self, folder: Path) -> None:
+        """Open the folder; what dead processes have left in it is removed."""
+        self._folder = folder
+        self._lock = folder / "lock"
+        with self._alone():
+            for path in folder.glob("*.claim"):
+                _read_claim(path)
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Let no other process claim anything meanwhile; ShardError where the folder cannot be written."""
+        try:
+            with one_at_a_time(self._lock, say):
+                yield
+        except OSError as error:
+            raise ShardError(
+                f"cannot write {self._folder}: {error.strerror}; free some space, see to it that it can be written, and run "
+                "the same command again"
+            ) from error
+
+    @contextmanager
+    def hold(self, keys: Collection[str]) -> Iterator[set[str]]:
+        """Claim those of the keys (SHA-256, in hex) that are free, and give them; they are free again at the end."""
+        wanted = {bytes.fromhex(key) for key in keys}
+        with self._alone():
+            for path in self._folder.glob("*.claim"):
+                wanted -= _read_claim(path)
+            own = self._write(wanted) if wanted else None
+        try:
+            yield {key.hex() for key in wanted}
+        finally:
+            if own:
+                path, claim = own
+                os.close(claim)  # first: an unlocked file claims nothing, also where it cannot be removed
+                path.unlink(missing_ok=True)
+
+    def find_holders(self, keys: Collection[str]) -> list[int]:
+        """Return the numbers of the processes that hold any of the keys."""
+        wanted = {bytes.fromhex(key) for key in keys}
+        with self._alone():
+            found = {path: _read_claim(path) for path in self._folder.glob("*.claim")}
+        return sorted({int(path.name.partition("-")[0]) for path, held in found.items() if wanted & held})
+
+    def _write(self, keys: set[bytes]) -> tuple[Path, int]:
+        """Write a claim; return its file and the descriptor that locks it."""
+        path = self._folder / f"{os.getpid()}-{os.urandom(4).hex()}.claim"
+        claim = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644)
+        try:
+            fcntl.flock(claim, fcntl.LOCK_EX)
+            path.write_bytes(b"".join(keys))
+        except BaseException:  # memory that runs out, too: this process would wait for itself
+            os.close(claim)
+            path.unlink(missing_ok=True)
+            raise
+        return path, claim
+
+
+def _read_claim(path: Path) -> set[bytes]:
+    """Return the keys that a process claims in a file; none, and remove it, when that process has died."""
+    try:
+        with path.open("rb") as claim:
+            try:
+                fcntl.flock(claim, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                held = claim.read()
+                return {held[at : at + _KEY_BYTES] for at in range(0, len(held), _KEY_BYTES)}
+            path.unlink(missing_ok=True)
+    except FileNotFoundError:
+        pass  # given back meanwhile
+    return set()

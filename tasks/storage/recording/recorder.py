@@ -13,16 +13,20 @@ import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 
-from tasks import progress
-from tasks.core.calls.call import Call, Mode, Reply, Service
-from tasks.errors import ReplayMiss
-from tasks.storage.recording.claims import Claims
-from tasks.storage.recording.folders import work_folder
-from tasks.storage.recording.journal import (
+import pyarrow as pa
+
+from factmill.tasks import progress
+from factmill.tasks.core.calls.call import Call, Mode, Reply, Service
+from factmill.tasks.core.calls.freshness import find_oldest
+from factmill.tasks.core.fingerprints import canonical_json
+from factmill.tasks.errors import ReplayMiss
+from factmill.tasks.storage.recording.folders import work_folder
+from factmill.tasks.storage.recording.journal import (
+    Claims,
     Journal,
     OtherJournals,
     Record,
@@ -31,11 +35,124 @@ from tasks.storage.recording.journal import (
     orphan_journals,
     read_journal,
 )
-from tasks.storage.recording.kept import Kept
-from tasks.storage.recording.misses import describe_call, explain_miss
-from tasks.storage.recording.records import insert_records, newest_record
-from tasks.storage.recording.serving import Serving
-from tasks.storage.warehouse import Connection, open_warehouse
+from factmill.tasks.storage.recording.records import Kept, insert_records, newest_record, read_all, take_over
+from factmill.tasks.storage.warehouse import Connection, is_there, open_warehouse, read_json
+
+
+@dataclass(slots=True)
+class Serving:
+    """Which of the recorded replies serve one run."""
+
+    warehouse: Path
+    mode: Mode
+    floor: str
+    """Record id that records must be newer than; empty but in mode `refresh`."""
+    opened: str
+    """Record id; newer ones came since the run was opened. Empty in mode `replay`: all serve, whatever their age, failures too."""
+    pinned_build: str | None = None
+    """Only the very replies that this build rests on serve."""
+    oldest: Mapping[str, datetime] = field(default_factory=dict)
+    """Service → when its replies must have come, but for those that last."""
+    kept: Kept | None = None
+    """Replies that serve though they are too old."""
+
+    def admits(self, call: Call, record_id: str, transient: bool, asked_at: datetime) -> bool:
+        """True when a recorded reply to a call counts for this run."""
+        if record_id > self.opened:  # which is no earlier than the floor
+            return True
+        oldest = self.oldest.get(call.service)
+        if oldest is not None:
+            kept = self.kept.moment(call.key) if self.kept else None
+            oldest = min(find_oldest(call.operation, call.parts, oldest), kept or oldest)
+        return record_id > self.floor and not transient and (oldest is None or asked_at >= oldest)
+
+    def find(self, calls: Sequence[Call]) -> dict[str, Record]:
+        """Return the newest usable record of each call that the warehouse holds, by the call's key; bodies only of these."""
+        if not calls or (self.mode == "replay" and not is_there(self.warehouse)):
+            return {}
+        of_build = (
+            "AND c.record_id IN (SELECT record_id FROM build_calls WHERE build_id = $1)" if self.pinned_build else ""
+        )
+        by_key = {call.key: call for call in calls}
+        with open_warehouse(self.warehouse) as db:
+            db.register("wanted", pa.table({"key": pa.array(list(by_key), pa.string())}))
+            found = db.execute(
+                f"SELECT c.key, c.record_id, c.transient, c.asked_at FROM calls c JOIN wanted USING (key) WHERE true {of_build} "
+                "ORDER BY c.record_id",
+                [self.pinned_build] if self.pinned_build else [],
+            ).fetchall()
+            chosen = {key: told[0] for key, *told in found if self.admits(by_key[key], *told)}
+            return {record.key: record for record in read_all(db, sorted(chosen.values()))}
+
+    def find_renamed(self, calls: Sequence[Call]) -> dict[str, Record]:
+        """Return the replies that are kept of what services said that were called otherwise then, as replies to these calls."""
+        kept = self.kept
+        if kept is None or not kept.renamed:
+            return {}
+        then = {
+            call.key: replace(call, service=kept.renamed[call.service]).key
+            for call in calls
+            if call.service in kept.renamed
+        }
+        ids = {key: kept.calls[old].record_id for key, old in then.items() if old in kept.calls}
+        if not ids:
+            return {}
+        with open_warehouse(self.warehouse) as db:
+            records = {record.record_id: record for record in read_all(db, sorted({*ids.values()}))}
+        services = {call.key: call.service for call in calls}
+        return {key: take_over(records[each], key, services[key]) for key, each in ids.items() if each in records}
+
+    def find_older(self, wanted: Mapping[str, Call], records: Mapping[str, Record]) -> dict[str, Record]:
+        """Return the newest replies, though too old, of calls that a service of which replies age has failed to answer."""
+        failed = [key for key, call in wanted.items() if call.service in self.oldest and records[key].transient]
+        if not failed:
+            return {}
+        with open_warehouse(self.warehouse) as db:
+            found = db.execute(
+                "SELECT max(record_id) FROM calls WHERE status = 'ok' AND key IN (SELECT unnest(?)) GROUP BY key",
+                [failed],
+            ).fetchall()
+            return {record.key: record for record in read_all(db, sorted(each for (each,) in found))}
+
+
+def explain_miss(warehouse: Path, missing: Sequence[Call]) -> str:
+    """Say what is missing and in which parts it differs from the nearest recorded call."""
+    call = missing[0]
+    text = f"replay: {len(missing)} calls were never recorded, the first: {describe_call(call)}"
+    near: list[tuple[str, str, str]] = []
+    if is_there(warehouse):
+        with open_warehouse(warehouse) as db:
+            near = db.execute(
+                "SELECT record_id, service, parts FROM calls WHERE operation = ? ORDER BY record_id DESC LIMIT 5000",
+                [call.operation],
+            ).fetchall()
+    differences = [
+        _differences(call, service, read_json(parts, f"calls.parts of {record_id}", dict))
+        for record_id, service, parts in near
+    ]
+    if not differences:
+        return f"{text}; no call of that operation is recorded. Build once with mode record, then replay"
+    nearest = min(differences, key=len)
+    if not nearest:
+        return f"{text}; the nearest recorded call differs only in the rendered messages or in its age"
+    return f"{text}; the nearest recorded call differs in {'; '.join(nearest)}"
+
+
+def _differences(call: Call, service: str, parts: Mapping[str, object]) -> list[str]:
+    pairs: list[tuple[str, object, object]] = [("service", call.service, service)]
+    pairs += [(name, call.parts.get(name), parts.get(name)) for name in sorted({*call.parts, *parts})]
+    return [f"{name}: {_short(ours)} here, {_short(theirs)} recorded" for name, ours, theirs in pairs if ours != theirs]
+
+
+def describe_call(call: Call) -> str:
+    """Return a call in words."""
+    return f"{call.operation} of {call.service} with {_short(dict(call.parts))}"
+
+
+def _short(value: object) -> str:
+    text = value if isinstance(value, str) else canonical_json(value)
+    return repr(text if len(text) <= 80 else text[:77] + "…")
+
 
 _MOST_FRESH = 8 * 2**20
 """Characters of records that a run keeps before it moves them into the warehouse, within a stage too."""
@@ -73,7 +190,7 @@ class Recorder:
 
         `floor`: record id that records must be newer than to count in mode `refresh`. `pinned_build`: serve only the
         very replies that this build rests on (for `verify`). `oldest`: service → when its replies must have come to
-        count in mode `record`, but for those that last (core/calls/freshness/lasting.py). `stale_if_error`: serve older ones where
+        count in mode `record`, but for those that last (core/calls/freshness.py). `stale_if_error`: serve older ones where
         the service now fails. Journals of dead processes are merged first.
         """
         self.mode: Mode = mode
@@ -99,7 +216,7 @@ class Recorder:
             mode,
             floor if mode == "refresh" else "",
             # other processes may have failures in their journals that are older
-            max(newest_record(warehouse), f"{time.time_ns():016x}"),
+            "" if mode == "replay" else max(newest_record(warehouse), f"{time.time_ns():016x}"),
             pinned_build,
             dict(oldest or {}) if mode == "record" else {},
         )
@@ -234,10 +351,13 @@ class Recorder:
         """Keep what other processes have in their journals of these calls, and serves; return the keys."""
         assert self._journal is not None
         records = self._others.find([call.key for call in calls], self._journal.path)
-        served = {call.key for call in calls if call.key in records and self._serving.admits(records[call.key], call)}
-        for key in served:
-            self._keep_record(records[key])
-        return served
+        pairs = [(call, records[call.key]) for call in calls if call.key in records]
+        served = [
+            each for call, each in pairs if self._serving.admits(call, each.record_id, each.transient, each.asked_at)
+        ]
+        for record in served:
+            self._keep_record(record)
+        return {record.key for record in served}
 
     def _keep(self, call: Call, reply: Reply) -> None:
         self._keep_record(make_record(call, reply, self._newest))

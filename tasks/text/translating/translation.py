@@ -18,15 +18,16 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from tasks.text.translating.localised import localise, write_amount, write_value
-from tasks.text.translating.protected import (
-    Protected,
+from factmill.tasks.text.translating.protected import (
     find_words,
     is_all_protected,
     list_protected,
+    localise,
     protect,
     restore,
     split_at_protected,
+    write_amount,
+    write_value,
 )
 
 LANGUAGE_CODES = {
@@ -135,24 +136,19 @@ def translate_texts(asked: Sequence[Asked], engine: Engine) -> list[Outcome]:
 
 def translate_paths(asked: Sequence[tuple[Sequence[PathPart], str]], engine: Engine) -> list[TranslatedPath]:
     """Translate the parts of paths, each with its language; every part says where it comes from."""
-    needed = [_parts_to_translate(parts, language) for parts, language in asked]
-    singles = _translate_parts(
-        [(text, language) for texts, (_, language) in zip(needed, asked, strict=True) for text in texts], engine
-    )
-    reasons = [
-        _why_apart([singles[text, language] for text in texts], texts, engine) if len(texts) > 1 else None
-        for texts, (_, language) in zip(needed, asked, strict=True)
-    ]
+    paths = [(parts, language, _parts_to_translate(parts, language)) for parts, language in asked]
+    singles = _translate_parts([(text, language) for _, language, texts in paths for text in texts], engine)
+    reasons = [_why_apart([singles[text, language] for text in texts], texts, engine) for _, language, texts in paths]
     joined = _translate_each(
         [
             (SEPARATOR.join(texts), language)
-            for texts, reason, (_, language) in zip(needed, reasons, asked, strict=True)
+            for (_, language, texts), reason in zip(paths, reasons, strict=True)
             if len(texts) > 1 and reason is None
         ],
         engine,
     )
     translated = []
-    for (parts, language), texts, reason in zip(asked, needed, reasons, strict=True):
+    for (parts, language, texts), reason in zip(paths, reasons, strict=True):
         found: Mapping[str, Outcome] | ByPart | None = reason
         if len(texts) > 1 and reason is None:
             own = {text: str(singles[text, language]) for text in texts}
@@ -171,47 +167,40 @@ def repeats_ngram(tokens: Sequence[str], size: int) -> bool:
     return len(set(ngrams)) < len(ngrams)
 
 
-def _translate_protected(shown: Mapping[Asked, Protected], engine: Engine) -> dict[Asked, Outcome]:
-    """Return the translations of texts with stand-ins; those that lost one are left out."""
-    to_send = list(dict.fromkeys((protected.text, language) for (_, language), protected in shown.items()))
-    answers = dict(zip(to_send, engine.run(to_send), strict=True))
-    found: dict[Asked, Outcome] = {}
+def _translate_each(asked: Iterable[Asked], engine: Engine) -> dict[Asked, Outcome]:
+    """Translate texts, numbers as they are; equal ones are sent once, those that are all number, date or id are not sent."""
+    texts = {pair: " ".join(pair[0].split()) for pair in asked}
+    found: dict[Asked, Outcome] = {pair: text for pair, text in texts.items() if is_all_protected(text)}
+    shown = {pair: kept for pair, text in texts.items() if pair not in found and (kept := protect(text))}
+    answers = _run_once([(protected.text, language) for (_, language), protected in shown.items()], engine)
     for pair, protected in shown.items():
         answer = answers[protected.text, pair[1]]
         restored = answer if isinstance(answer, Untranslatable) else restore(protected, answer)
         if restored is not None:
             found[pair] = restored
-    return found
+    # those that have too many stand-ins, or lost one
+    lost = [pair for pair in texts if pair not in found]
+    return found | dict(zip(lost, _translate_stretches([(texts[pair], pair[1]) for pair in lost], engine), strict=True))
+
+
+def _run_once(asked: Iterable[Asked], engine: Engine) -> dict[Asked, Outcome]:
+    """Translate texts as they stand, each once."""
+    different = list(dict.fromkeys(asked))
+    return dict(zip(different, engine.run(different), strict=True))
 
 
 def _translate_stretches(asked: Sequence[Asked], engine: Engine) -> list[Outcome]:
     """Translate texts between their numbers, dates and ids, which are put back in the places they had."""
-    cut = [split_at_protected(text) for text, _ in asked]
-    to_send = list(
-        dict.fromkeys(
-            (stretch, language)
-            for stretches, (_, language) in zip(cut, asked, strict=True)
-            for stretch, translatable in stretches
-            if translatable
-        )
+    cut = [(split_at_protected(text), language) for text, language in asked]
+    answers = _run_once(
+        [(text, language) for stretches, language in cut for text, is_words in stretches if is_words], engine
     )
-    answers = dict(zip(to_send, engine.run(to_send), strict=True))
     outcomes: list[Outcome] = []
-    for stretches, (_, language) in zip(cut, asked, strict=True):
-        pieces = [answers[text, language] if translatable else text for text, translatable in stretches]
+    for stretches, language in cut:
+        pieces = [answers[text, language] if is_words else text for text, is_words in stretches]
         problems = [piece for piece in pieces if isinstance(piece, Untranslatable)]
         outcomes.append(problems[0] if problems else "".join(map(str, pieces)))
     return outcomes
-
-
-def _translate_each(asked: Iterable[Asked], engine: Engine) -> dict[Asked, Outcome]:
-    """Translate texts, numbers as they are; equal ones are sent once, those that are all number, date or id are not sent."""
-    texts = {pair: " ".join(pair[0].split()) for pair in asked}
-    found: dict[Asked, Outcome] = {pair: text for pair, text in texts.items() if is_all_protected(text)}
-    shown = {pair: protect(text) for pair, text in texts.items() if pair not in found}
-    found |= _translate_protected({pair: protected for pair, protected in shown.items() if protected}, engine)
-    lost = [pair for pair in shown if pair not in found]
-    return found | dict(zip(lost, _translate_stretches([(texts[pair], pair[1]) for pair in lost], engine), strict=True))
 
 
 def _translate_parts(asked: Iterable[Asked], engine: Engine) -> dict[Asked, Outcome]:
@@ -234,7 +223,9 @@ def _parts_to_translate(parts: Sequence[PathPart], language: str) -> list[str]:
 
 
 def _why_apart(singles: Sequence[Outcome], texts: Sequence[str], engine: Engine) -> ByPart | None:
-    """Return why the parts of a path cannot be translated in one text; None when nothing speaks against it."""
+    """Return why the parts of a path cannot be translated in one text; None when nothing speaks against it, or it is one."""
+    if len(texts) < 2:
+        return None
     said = [single for single in singles if isinstance(single, str)]
     if len(said) < len(singles):
         return "untranslatable"

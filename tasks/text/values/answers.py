@@ -1,6 +1,6 @@
 """Whether a text says an answer as a reader would say (FanOutQA, Appendix B: each sub-answer stands in its article).
 
-A text is read once (`read_known_text`) into the values of text/values/amounts.py, each with its places, so that a
+A text is read once (`read_known_text`) into the values of text/values/words.py, each with its places, so that a
 look-up touches only the places of its rarest word. An answer is found where its values stand in a row. Beyond that a
 reader is followed in these points:
 
@@ -26,10 +26,18 @@ from decimal import Decimal
 from functools import lru_cache
 from typing import Any
 
-from tasks.text.values.amounts import UNITS, Said, is_number, read_amounts, spell_amounts
-from tasks.text.values.literals import YEAR, Date
-from tasks.text.values.words import Count, DayOfYear, Value
-from tasks.text.values.written import MONTHS, SCALES, read_date
+from factmill.tasks.text.values.literals import YEAR, Date
+from factmill.tasks.text.values.words import (
+    UNITS,
+    Count,
+    DayOfYear,
+    Said,
+    Value,
+    is_number,
+    read_amounts,
+    spell_amounts,
+)
+from factmill.tasks.text.values.written import MONTHS, SCALES, read_date
 
 Answer = str | int | float | bool | list[Any] | dict[str, Any]
 """A primitive, a list of primitives, or a dict of name → primitive or list."""
@@ -148,7 +156,8 @@ def _find_primitive(told: str | bool, text: KnownText) -> Iterator[tuple[str, bo
         yield told, whole
         return
     parts = _split(told)
-    if _is_prose(parts):
+    lengths = [len(_read(part)) for part in parts]
+    if sum(lengths) > _PROSE_WORDS and max(lengths) > _LONG_PART_WORDS:
         yield told, None
     elif len(parts) == 1:
         # 0 stands for what an article does not mention
@@ -186,12 +195,11 @@ def _find_whole(told: str, text: KnownText) -> bool | None:
 @lru_cache(maxsize=16384)
 def _read(told: str) -> tuple[Value, ...]:
     """Return the values of an answer, which is looked for in many texts; a bare year as a number, as every date says it."""
-    return tuple(_widen(each.value) for each in read_amounts(told))
-
-
-def _widen(value: Value) -> Value:
-    is_plain_year = isinstance(value, Date) and value.precision == YEAR and value.year >= 1000
-    return Count(str(value.year)) if isinstance(value, Date) and is_plain_year else value
+    values = (each.value for each in read_amounts(told))
+    return tuple(
+        Count(str(value.year)) if isinstance(value, Date) and value.precision == YEAR and value.year >= 1000 else value
+        for value in values
+    )
 
 
 def _read_slashed(told: str) -> list[Value]:
@@ -340,11 +348,6 @@ def _split(told: str) -> list[str]:
     apart = [value for part in parts for value in _read(part)]
     whole = [value for value in _read(plain) if value != "and"]
     return parts if len(parts) > 1 and apart == whole else [plain or told]
-
-
-def _is_prose(parts: Sequence[str]) -> bool:
-    lengths = [len(_read(part)) for part in parts]
-    return sum(lengths) > _PROSE_WORDS and max(lengths) > _LONG_PART_WORDS
 
 
 def _says_names_in_one(parts: Sequence[str], text: KnownText) -> bool:

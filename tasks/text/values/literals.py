@@ -128,7 +128,7 @@ def format_date(text: str, precision: int | None) -> str:
         case 8:
             told = f"{shown // 10 * 10}s"
         case 7:
-            told = f"{_ordinal((shown + 99) // 100)} century"
+            told = f"{format_ordinal((shown + 99) // 100)} century"
         case coarse if coarse < 7:
             told = f"about {shown}"
         case _:
@@ -144,6 +144,7 @@ def format_value(text: str, precision: int | None, unit: str | None = None) -> s
     return f"{number} {unit}" if unit else number
 
 
-def _ordinal(number: int) -> str:
+def format_ordinal(number: int) -> str:
+    """Return 1st, 22nd, 13th."""
     ending = "th" if 10 <= number % 100 <= 20 else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
     return f"{number}{ending}"

@@ -1,7 +1,13 @@
 """Texts as words, numbers and dates by what they say: "8 March 1917" is "March 8, 1917", "1,000" is "1000", "two" is 2.
 
-Words are folded (`folded_text`) and compared in the singular, possessives without their ending. A date is read where a
+Words are folded (`fold_text`) and compared in the singular, possessives without their ending. A date is read where a
 month or an era stands in it; a bare year is a number, and a date says its year too. Ordinals are 5th however written.
+
+`read_amounts` reads a text so that an amount is the same however it is written, which answers are looked for by. It is
+first spelt so that words are read whole: money with its mark behind ("US$1.2bn" is "1.2 billion dollar"), scales at both
+ends of a range, 680 000 as 680000, 2023–24 as 2023–2024, a duration as one word, J. J. as JJ. What was read is then
+joined: "square kilometres", "sq km" and "km²" are one unit, a minus belongs to its number, small words fall away. Units
+are told apart but never converted: 12 miles is not 19 km.
 """
 
 import re
@@ -10,11 +16,18 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from tasks.text.folded import fold_text
-from tasks.text.matching import singular_form
-from tasks.text.values.dates import write_date
-from tasks.text.values.literals import YEAR, Date
-from tasks.text.values.written import SCALES, read_date, read_number
+from factmill.tasks.text.matching import fold_text, singular_form
+from factmill.tasks.text.values.literals import YEAR, Date, format_ordinal
+from factmill.tasks.text.values.written import (
+    ERA,
+    MONTHS,
+    NUMBER_WORDS,
+    ORDINAL_WORDS,
+    SCALES,
+    read_date,
+    read_number,
+    write_date,
+)
 
 
 class Count(NamedTuple):
@@ -45,20 +58,20 @@ class Told(NamedTuple):
 _TOKEN = re.compile(r"[^\W_]+(?:[.,'’^][^\W_]+)*[+#]*|%")
 _RAISED = re.compile(r"(?<=[0-9])[⁺⁻]?[⁰¹²³⁴-⁹]+")
 _MINUS = re.compile(r"(?<![\w)])[-‐‑–−](?=[0-9])")
-_ERA = re.compile(r"\b([BAC])\. ?([CDE])\.(?: ?(E)\.)?")
 _PER_CENT = re.compile(r"\bper cent\b", re.IGNORECASE)
 _ISO_DATE = re.compile(r"(?<![\w-])[0-9]{4}-[0-9]{2}(?:-[0-9]{2})?(?![\w-])")
 _POSSESSIVE = re.compile(r"(?<=[^\W\d_])(?:'s|s')$")
 _DECADE = re.compile(r"([0-9]{2,4})'?s")
 _ORDINAL = re.compile(r"[0-9]+(?:st|nd|rd|th)")
-_MONTHS = frozenset({"jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"})
+_MONTHS = frozenset(month[:3] for month in MONTHS)
 _ERAS = frozenset({"bc", "bce", "ad", "ce"})
 _TENS = {"twenty": 20, "thirty": 30, "forty": 40, "fifty": 50, "sixty": 60, "seventy": 70, "eighty": 80, "ninety": 90}
-_UNITS = {"one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "eight": 8, "nine": 9}
-_ORDINALS = {
-    **{"first": "1st", "second": "2nd", "third": "3rd", "fourth": "4th", "fifth": "5th", "sixth": "6th"},
-    **{"seventh": "7th", "eighth": "8th", "ninth": "9th", "tenth": "10th", "eleventh": "11th", "twelfth": "12th"},
-}
+_ONES = {word: number for number, word in enumerate(NUMBER_WORDS[1:10], 1)}
+_ORDINALS, _LATER_ORDINALS = (
+    {word: format_ordinal(number) for number, word in enumerate(ORDINAL_WORDS, 1) if (number > 12) == is_later}
+    for is_later in (False, True)
+)
+"""Ordinals that every reader takes for numbers, and those that `read_amounts` does."""
 _DATE_WORDS_AT_MOST = 6
 _LIGHT = frozenset(
     {
@@ -130,7 +143,7 @@ def is_kin(found: Value, wanted: Value) -> bool:
 
 def _spell(text: str) -> str:
     """Return a text with signs, powers, eras and ISO dates in forms that parting it into words leaves whole."""
-    plain = _ERA.sub(r"\1\2\3", unicodedata.normalize("NFC", text))
+    plain = ERA.sub(r"\1\2\3", unicodedata.normalize("NFC", text))
     plain = _ISO_DATE.sub(lambda found: write_date(found[0]), plain)
     plain = _RAISED.sub(lambda found: "^" + unicodedata.normalize("NFKC", found[0]).replace("\u2212", "m"), plain)
     return _MINUS.sub("minus ", _PER_CENT.sub("percent", plain))
@@ -149,7 +162,7 @@ def _read_at(words: Sequence[str], marks: Sequence[bool], at: int) -> tuple[int,
                 return width, day
     width, number = 1, words[at]
     if tens := _TENS.get(words[at].lower()):
-        units = _UNITS.get(_word_at(words, at + 1), 0)
+        units = _ONES.get(_word_at(words, at + 1), 0)
         width, number = (2 if units else 1), str(tens + units)
     scale = _word_at(words, at + width)
     if scale in SCALES and (count := _read_count(f"{number} {scale}")):
@@ -188,16 +201,246 @@ def _read_word(word: str) -> Value:
     if count := _read_count(folded):
         return count
     bare = _POSSESSIVE.sub(lambda found: "s" if found[0] == "s'" else "", folded)
-    if bare in _LIGHT:
-        return bare
-    return _singular(bare)
-
-
-def _singular(word: str) -> str:
-    """Return a folded word in the singular; one that is more than letters stays."""
-    return singular_form(word) or word if word.isalpha() else word
+    # one that is more than letters stays as it is
+    return singular_form(bare) or bare if bare.isalpha() and bare not in _LIGHT else bare
 
 
 def is_year(value: Value) -> bool:
     """True for a date to the year."""
     return isinstance(value, Date) and value.precision == YEAR
+
+
+class Said(NamedTuple):
+    """A word, number or date of a text."""
+
+    value: Value
+    bare: Count | None
+    """Of a number with a scale word the number without it (527 of 527 million), where it is long enough to be told by."""
+    is_capital: bool
+
+
+PERCENT = "percent"
+_BARE_DIGITS_AT_LEAST = 3
+_SHORT = 1000
+"""Characters of a text that is kept when it was read."""
+_NUMBER = r"[0-9]+(?:,[0-9]{3})*(?:\.[0-9]+)?"
+_SCALE = rf"(?:{'|'.join(SCALES)})"
+_SCALE_LETTERS = {
+    **{"k": "thousand", "m": "million", "mn": "million", "mln": "million"},
+    **{"b": "billion", "bn": "billion", "t": "trillion", "tn": "trillion"},
+}
+_MARKS = {
+    **{"$": "dollar", "USD": "dollar", "€": "euro", "EUR": "euro", "£": "pound", "GBP": "pound"},
+    **{"¥": "yen", "JPY": "yen", "CNY": "yuan", "RMB": "yuan", "₹": "rupee", "INR": "rupee", "₩": "won", "KRW": "won"},
+}
+_MARK = (
+    r"(?:(?<![A-Za-z])(?:[A-Z]{1,3}|U\.S\.) ?(?=[$¥£]))?"
+    r"(?:[$€£¥₹₩]|(?<![A-Za-z])(?:USD|EUR|GBP|JPY|CNY|RMB|INR|KRW)(?![A-Za-z]))"
+)
+"""A currency's mark, with letters before it where they tell it from others: US$, HK$."""
+_SPACES = re.compile(r"[\u00a0\u2007\u2009\u200a\u202f]")
+_ADDRESS = re.compile(r"https?://(?:www\.)?|\bwww\.")
+_COUNTRIES = (
+    (re.compile(r"\bU\.? ?S\.?(?: ?A\b\.?)?(?![\w$]|\.\w| ?\$)"), "United States"),
+    (re.compile(r"\bUnited States of America\b"), "United States"),
+    (re.compile(r"\bU\.? ?K\.?(?!\w|\.\w)"), "United Kingdom"),
+)
+_INITIALS = re.compile(r"\b([A-Z])\. ?(?=[A-Z]\.)")
+_THOUSANDS = re.compile(
+    r"(?<![\w.,:/–-])(?<!(?:ary|rch|ril|May|une|uly|ust|ber) )[0-9]{1,3}(?: [0-9]{3})+(?!\w|[,:][0-9])"
+)
+_SCALES = re.compile(rf"(?<=[0-9]) ?(?:({_SCALE})s?|(bn|mn|mln|tn)|(?<! )(M))\b", re.IGNORECASE)
+_SCALE_OF_MONEY = re.compile(rf"({_MARK} ?{_NUMBER}) ?([kmbt])\b", re.IGNORECASE)
+_SCALED_RANGE = re.compile(
+    rf"(?<![\w.,])({_NUMBER})( ?[-–—] ?|(?<![0-9]{{4}}) (?:to|and|or) )((?:{_MARK} ?)?{_NUMBER}) ({_SCALE})\b"
+)
+_MONEY = re.compile(rf"({_MARK}) ?({_NUMBER}(?: {_SCALE}\b)?(?:(?: ?[-–—] ?| to ){_NUMBER}(?: {_SCALE}\b)?(?!%))?)")
+_DASH_BEHIND_SIGN = re.compile(r"(?<=[%°′″])[-–—](?=[0-9])")
+_SHORT_RANGE = re.compile(r"(?<![\w.,])((?:1[0-9]|20)([0-9]{2}))([-–/])([0-9]{2})(?![\w-]|[.,][0-9])")
+_CLOCK = re.compile(r"(?<![\w:.,])0?([0-9]{1,3}):([0-9]{2})(?::([0-9]{2}))?(?![\w:])")
+_HOUR, _MINUTE, _SECOND = r" ?(?:hours?|hrs?|h)\b", r" ?(?:minutes?|mins?|m)\b\.?", r" ?(?:seconds?|secs?|s)\b"
+_THEN = r",? (?:and )?"
+_DURATIONS = (
+    re.compile(rf"\b([0-9]{{1,3}}){_HOUR}{_THEN}([0-9]{{1,2}}){_MINUTE}(?:{_THEN}([0-9]{{1,2}}){_SECOND})?"),
+    re.compile(rf"\b([0-9]{{1,3}}){_MINUTE}{_THEN}([0-9]{{1,2}}){_SECOND}()"),
+)
+_COLON = "\u02d0"
+"""A letter that looks like a colon, so that 3:58 stays one word."""
+_INCHES = re.compile(r"(?<=[0-9]) ?in\b\.?(?= *(?:[(),;/×]|$))")
+_GLUED_UNIT = re.compile(r"(?<=[0-9])(?=(?:km|cm|mm|m|kg|g|lbs?|oz|ft|mi|yd|ha|mph|kph)(?:[²³23])?\b)")
+_UNITS = {
+    **{"kilometre": "km", "kilometer": "km", "metre": "m", "meter": "m", "centimetre": "cm", "centimeter": "cm"},
+    **{"millimetre": "mm", "millimeter": "mm", "mile": "mi", "foot": "ft", "feet": "ft", "yard": "yd", "inche": "inch"},
+    **{"kilogram": "kg", "kilogramme": "kg", "gram": "g", "gramme": "g", "lb": "pound", "lbs": "pound"},
+    **{
+        "ounce": "oz",
+        "hectare": "ha",
+        "acre": "acre",
+        "furlong": "furlong",
+        "litre": "l",
+        "liter": "l",
+        "min": "minute",
+        "mins": "minute",
+    },
+    **{"hr": "hour", "h": "hour", "yr": "year", "usd": "dollar", "eur": "euro", "gbp": "pound", "sqkm": "km2"},
+    **{"celsius": "c", "fahrenheit": "f", "pct": PERCENT, "hour": "hour", "minute": "minute"},
+}
+UNITS = frozenset({*_UNITS.values(), *_MARKS.values(), "inch", "km2", "m2", "mi2", "ft2", "km3", "m3", "year", "day"})
+"""Units and currencies as `read_amounts` gives them."""
+_RAISED_UNITS = {"square": "2", "sq": "2", "cubic": "3", "cu": "3"}
+_SPELT_UNITS: dict[tuple[Value | None, Value | None], str] = {
+    ("pound", "sterling"): "pound",
+    **{("degree", scale): scale[0] for scale in ("c", "f", "celsius", "fahrenheit")},
+}
+_SPEEDS = {"mph": ("mi", "hour"), "kph": ("km", "hour"), "kmh": ("km", "hour")}
+_ALIASES = {"saint": "st", "mount": "mt"}
+_JOINING = frozenset({"and", "or"})
+
+
+def read_amounts(text: str) -> Sequence[Said]:
+    """Return what a paragraph or an answer says, in order, without small words.
+
+    "and" and "or" stay between words, so that "Paul and Reed" is not "Paul Reed", and fall away between numbers. What is
+    short is kept for a while: one article is read by several stages, and by each question that names it.
+    """
+    return _read_short(text) if len(text) <= _SHORT else _read(text)
+
+
+def _read(text: str) -> Sequence[Said]:
+    told = [(part.said, part.value) for part in read_values(spell_amounts(text))]
+    joined = _drop_repeated_units(list(_join_units(list(_join_signs(told)))))
+    return tuple(each for at, each in enumerate(joined) if _is_kept(joined, at))
+
+
+_read_short = lru_cache(maxsize=4096)(_read)
+
+
+def spell_amounts(text: str) -> str:
+    """Return a text with money, scales, ranges, durations, thousands and initials in the forms that are read whole."""
+    plain = _ADDRESS.sub("", _SPACES.sub(" ", text)).replace("&", " and ")
+    if any(character.isdigit() for character in plain):
+        plain = _spell_numbers(plain)
+    for pattern, name in _COUNTRIES:
+        plain = pattern.sub(name, plain)
+    return _INITIALS.sub(r"\1", plain)
+
+
+def is_number(value: Value) -> bool:
+    """True for numbers and dates."""
+    return not isinstance(value, str)
+
+
+def _spell_numbers(plain: str) -> str:
+    plain = _DASH_BEHIND_SIGN.sub(" – ", plain)
+    plain = _THOUSANDS.sub(lambda found: found[0].replace(" ", ""), plain)
+    plain = _SCALE_OF_MONEY.sub(lambda found: f"{found[1]} {_SCALE_LETTERS[found[2].lower()]}", plain)
+    plain = _SCALES.sub(_write_scale, plain)
+    plain = _SCALED_RANGE.sub(r"\1 \4\2\3 \4", plain)
+    plain = _MONEY.sub(lambda found: f"{found[2]} {_name_currency(found[1])}", plain)
+    plain = _SHORT_RANGE.sub(_write_range, plain)
+    for pattern in (_CLOCK, *_DURATIONS):
+        plain = pattern.sub(_write_duration, plain)
+    return _GLUED_UNIT.sub(" ", _INCHES.sub(" inch", plain))
+
+
+def _write_scale(found: re.Match[str]) -> str:
+    word, letters, large = found.groups()
+    if large and large != "M":
+        # 5m is five metres
+        return found[0]
+    return f" {(word or _SCALE_LETTERS[(letters or large).lower()]).lower()}"
+
+
+def _name_currency(mark: str) -> str:
+    """Return the word for a mark; other dollars than those of the United States are another word."""
+    bare = mark.replace(".", "").replace(" ", "")
+    if bare in _MARKS:
+        return _MARKS[bare]
+    before, sign = bare[:-1], bare[-1]
+    if (before, sign) in (("US", "$"), ("GB", "£"), ("JP", "¥")):
+        return _MARKS[sign]
+    return "yuan" if (before, sign) == ("CN", "¥") else f"{before.lower()}{_MARKS[sign]}"
+
+
+def _write_range(found: re.Match[str]) -> str:
+    first, short, dash, last = found.groups()
+    is_later = int(last) > int(short) or (short == "99" and last == "00")
+    if not is_later or (dash == "-" and int(last) <= 12):
+        return found[0]
+    century = int(first[:2]) + (last == "00")
+    return f"{first}–{century}{last}"
+
+
+def _write_duration(found: re.Match[str]) -> str:
+    first, *others = found.groups()
+    return _COLON.join([str(int(first)), *(f"{int(part):02d}" for part in others if part)])
+
+
+def _join_signs(told: Sequence[tuple[str, Value]]) -> Iterator[Said]:
+    at = 0
+    while at < len(told):
+        said, value = told[at]
+        following = told[at + 1][1] if at + 1 < len(told) else None
+        number = following.number if value == "minus" and isinstance(following, Count) else ""
+        # what is more likely the end of a range than a negative number: (–2010)
+        is_year = len(number) == 4 and number.isdigit() and int(number) <= 2100
+        if number and not is_year:
+            yield Said(Count(number if number == "0" else f"-{number}"), None, False)
+            at += 2
+            continue
+        bare = _read_bare(said) if isinstance(value, Count) else None
+        word = _ALIASES.get(value) or _LATER_ORDINALS.get(value) or value if isinstance(value, str) else value
+        yield Said(word, bare, said[:1].isupper())
+        at += 1
+
+
+def _read_bare(said: str) -> Count | None:
+    first, _, scale = said.partition(" ")
+    number = read_number(first) if scale else None
+    if number is None or ("." not in number.number and len(number.number) < _BARE_DIGITS_AT_LEAST):
+        return None
+    return Count(number.number)
+
+
+def _join_units(read: Sequence[Said]) -> Iterator[Said]:
+    at = 0
+    while at < len(read):
+        words = [each.value for each in read[at : at + 3]]
+        first, second = (*words, None, None)[:2]
+        if first in _RAISED_UNITS and isinstance(second, str) and _UNITS.get(second, second) in UNITS:
+            yield Said(f"{_UNITS.get(second, second)}{_RAISED_UNITS[str(first)]}", None, False)
+            at += 2
+        elif words == ["united", "state", "dollar"]:
+            yield Said("dollar", None, False)
+            at += 3
+        elif (first, second) in _SPELT_UNITS:
+            yield Said(_SPELT_UNITS[first, second], None, False)
+            at += 2
+        elif first in _SPEEDS:
+            yield from (Said(word, None, False) for word in _SPEEDS[str(first)])
+            at += 1
+        elif first == "per" and second in ("hour", "h"):
+            at += 1
+        else:
+            yield read[at]._replace(value=_UNITS.get(first, first)) if isinstance(first, str) else read[at]
+            at += 1
+
+
+def _drop_repeated_units(read: list[Said]) -> list[Said]:
+    """Return what is read with the unit once behind a range: 44 lb to 71 lb is 44 to 71 lb."""
+    kept: list[Said] = []
+    for at, each in enumerate(read):
+        if each.value in UNITS and kept and is_number(kept[-1].value):
+            ahead = [other.value for other in read[at + 1 : at + 4] if other.value not in ("to", "and", "or")][:2]
+            if len(ahead) == 2 and is_number(ahead[0]) and ahead[1] == each.value:
+                continue
+        kept.append(each)
+    return kept
+
+
+def _is_kept(read: Sequence[Said], at: int) -> bool:
+    value = read[at].value
+    if value in _JOINING:
+        between = (read[other].value for other in (at - 1, at + 1) if 0 <= other < len(read))
+        return not all(is_number(other) for other in between)
+    return bool(drop_light([value, ""])[0])

@@ -1,22 +1,29 @@
-"""Dates and numbers as people write them in answers: "11 March 1952", "44 BC", "1,234.5 km", "$12 million", "Third".
+"""Dates and numbers as people write them: "11 March 1952", "44 BC", "1,234.5 km", "$12 million", "Third".
 
-Only a text that is a date or number as a whole is read as one; anything else is a name. A date is kept at the precision
-it is written in (MultiHal's own script reads 1946 as 1 January 1946, and every number up to 2100 as a year). English
-spelling is meant: a comma parts thousands, a full stop parts decimals; "3,5" is read as nothing rather than as 35.
+Of an answer only a text that is a date or number as a whole is read as one; anything else is a name. A date is kept at
+the precision it is written in (MultiHal's own script reads 1946 as 1 January 1946, and every number up to 2100 as a
+year). English spelling is meant: a comma parts thousands, a full stop parts decimals; "3,5" is read as nothing rather
+than as 35.
+
+In a sentence a date is looked for that is told as text/values/literals.py tells it (1593-07-08, 1593-07, 1593, 44 BC,
+0044-03-15 BC), or a stretch of years (1950s, 5th century BC). A sentence says it at that precision or a finer one: 14
+March 1879 says 1879, but 1879 does not say 14 March 1879. It is read window by window, the widest first, so that "44 BC"
+is never read as the year 44 and 1879 in "14 March 1879" is no date of its own.
 """
 
 import csv
 import io
 import re
+import unicodedata
 from calendar import monthrange
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 
-from tasks.errors import SettingsError
-from tasks.text.ids import id_number, is_qid
-from tasks.text.matching import singular_form
-from tasks.text.values.literals import Date, Number, canonical_number
+from factmill.tasks.errors import SettingsError
+from factmill.tasks.text.ids import id_number, is_qid
+from factmill.tasks.text.matching import singular_form
+from factmill.tasks.text.values.literals import Date, Number, canonical_number
 
 _LATEST_YEAR = 2100
 MONTHS = (
@@ -64,28 +71,20 @@ _COUNTED = re.compile(r"\b(?:how many|number of) (.*)", re.IGNORECASE | re.DOTAL
 _PLACE = re.compile(r" (?:place|position|rank)$", re.IGNORECASE)
 SCALES = {"hundred": 2, "thousand": 3, "million": 6, "billion": 9, "trillion": 12}
 """Scale word → power of ten."""
-_WORDS = {
-    word: number
-    for number, word in enumerate(
-        (
-            *("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven"),
-            *("twelve", "thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen", "twenty"),
-        )
-    )
-}
-_ORDINALS = {
-    word: number
-    for number, word in enumerate(
-        (
-            *("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth"),
-            *("eleventh", "twelfth"),
-        ),
-        1,
-    )
-}
+NUMBER_WORDS = (
+    "zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve", "thirteen",
+    "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen", "twenty",
+)  # fmt: skip
+ORDINAL_WORDS = (
+    "first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth", "eleventh",
+    "twelfth", "thirteenth", "fourteenth", "fifteenth", "sixteenth", "seventeenth", "eighteenth", "nineteenth",
+    "twentieth",
+)  # fmt: skip
+_PLACES = ORDINAL_WORDS[:12]
+"""Ordinals that an answer may be."""
 _UNIT_WORDS_AT_MOST = 3
 _NO_UNITS = {
-    *("and", "or", "to", "of", "out", "half", "halves", "third", "thirds", "quarter", "quarters", *_WORDS),
+    *("and", "or", "to", "of", "out", "half", "halves", "third", "thirds", "quarter", "quarters", *NUMBER_WORDS),
     *("bc", "bce", "ad", "ce", "b.c.", "b.c.e.", "a.d.", "c.e."),
 }
 """Words behind a number that make it another number, or a year."""
@@ -141,10 +140,10 @@ def read_number(text: str) -> WrittenNumber | None:
         mark = found["mark"]
         plain = found["marked"] or found["place"] or f"{found['nth']}{_PLACE.sub('', found['of'])}"
     first, _, behind = plain.partition(" ")
-    if (nth := _ORDINALS.get(first.lower())) and behind.partition(" ")[0].lower() not in SCALES:
-        return _scale(str(nth), _PLACE.sub("", f" {behind}").strip(), None)
-    if (word := _WORDS.get(first.lower())) is not None:
-        return _scale(str(word), behind, mark)
+    if first.lower() in _PLACES and behind.partition(" ")[0].lower() not in SCALES:
+        return _scale(str(_PLACES.index(first.lower()) + 1), _PLACE.sub("", f" {behind}").strip(), None)
+    if first.lower() in NUMBER_WORDS:
+        return _scale(str(NUMBER_WORDS.index(first.lower())), behind, mark)
     number = _NUMBER.match(plain)
     if not number:
         return None
@@ -213,13 +212,8 @@ def _make_date(parts: Mapping[str, str | None]) -> Date | None:
     if month is None:
         return Date(year) if year <= _LATEST_YEAR else None
     day = parts.get("day")
-    number = int(month) if month.isdigit() else _month_number(month)
-    return _check_date(year, number, int(day) if day else None)
-
-
-def _month_number(name: str) -> int:
-    """Return the number of a month by its name or the beginning of it; 0 when it is none."""
-    return next((at for at, month in enumerate(MONTHS, 1) if month.startswith(name) or name == "sept" == month[:4]), 0)
+    names = (at for at, name in enumerate(MONTHS, 1) if name.startswith(month) or month == "sept" == name[:4])
+    return _check_date(year, int(month) if month.isdigit() else next(names, 0), int(day) if day else None)
 
 
 def _read_slashed(first: int, second: int, year: int) -> Date | None:
@@ -240,3 +234,131 @@ def _check_date(year: int, month: int | None, day: int | None) -> Date | None:
     if day is not None and not 1 <= day <= monthrange(year if year >= 1583 else 2000, month)[1]:
         return None
     return Date(year, month, day)
+
+
+_WORDS_AT_MOST = 6
+"""Of a date: "the 14th of March 44 BC"."""
+_MONTH_NAMES = tuple(month.capitalize() for month in MONTHS)
+_CENTURIES = (*ORDINAL_WORDS, "twenty first")
+_ORDINAL_CENTURY = re.compile(rf"\b({'|'.join(_CENTURIES)}) (?=century\b)", re.IGNORECASE)
+_STRETCH = re.compile(
+    r"(?P<number>[0-9]{1,6})(?:(?P<decade>'?s)|(?:st|nd|rd|th) century)(?: (?P<era>bce?|ce|ad))?", re.IGNORECASE
+)
+_ISO_BC = re.compile(r"([0-9]{4,})-([0-9]{2})(?:-([0-9]{2}))? BCE?", re.IGNORECASE)
+_SHORT_YEAR = re.compile(r"[0-9]{1,3}")
+_YEAR_CUES = frozenset(
+    {"in", "year", "about", "around", "circa", "ca.", "c.", "since", "until", "from", "by", "before", "after"}
+)
+"""Words behind which a number of one or two digits is a year; one of three may be one anywhere."""
+_EDGES = "()[]{}.,;:!?\"'“”‘’«»"
+ERA = re.compile(r"\b([BAC])\. ?([CDE])\.(?: ?(E)\.)?")
+"""An era with stops, which `\\1\\2\\3` spells without them."""
+_SPELLINGS = (
+    (re.compile(r"[–—]"), " – "),
+    (ERA, r"\1\2\3"),
+    (re.compile(r"(?<![0-9-])([0-9]{3,4})-([0-9]{3,4})(?![0-9-])"), r"\1 – \2"),
+    (re.compile(r"(?i)-(?=(?:first )?century\b)"), " "),
+    (re.compile(rf"(?i)\b({'|'.join(_MONTH_NAMES)}) of (?=[0-9])"), r"\1 "),
+    # behind a day or month written_values reads the era only at the end
+    (re.compile(r"(?<=[a-z,.] )AD ([0-9]{1,4})\b"), r"\1 AD"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Years:
+    """A stretch of years: a decade or a century."""
+
+    first: int
+    """Astronomical, as in Date."""
+    last: int
+
+
+When = Date | Years
+
+
+def says_date(sentence: str, told: str) -> bool | None:
+    """True when a sentence says a told date, at its precision or a finer one; None when the told text is no date."""
+    wanted = _read_told(told)
+    return None if wanted is None else any(_says(found, wanted) for found in _find_dates(sentence))
+
+
+def is_same_date(one: str, other: str) -> bool:
+    """True when two texts are the same date at the same precision, however it is written."""
+    read = _read_told(one)
+    return read is not None and read == _read_told(other)
+
+
+def write_date(told: str) -> str:
+    """Return a told date as it stands in a sentence: 8 July 1593, AD 37, March 44 BC, the 1950s, the 5th century BC."""
+    when = _read_told(told)
+    if isinstance(when, Years):
+        return f"the {told}"
+    if when is None or told.startswith("about "):
+        return told
+    year = f"{1 - when.year} BC" if when.year <= 0 else str(when.year) if when.year >= 100 else f"AD {when.year}"
+    return " ".join(
+        [*([str(when.day)] if when.day else []), *([_MONTH_NAMES[when.month - 1]] if when.month else []), year]
+    )
+
+
+def _read_told(told: str) -> When | None:
+    """Return the date that a text is as a whole (text.values.literals.format_date, or as people write it); None for no date."""
+    text = _spell(told.removeprefix("about ").removeprefix("the "))
+    return Date(int(text)) if _SHORT_YEAR.fullmatch(text) else _read(text)
+
+
+def _says(found: When, wanted: When) -> bool:
+    if isinstance(wanted, Date):
+        return isinstance(found, Date) and wanted.fits(found.key, found.precision)
+    first, last = (found.first, found.last) if isinstance(found, Years) else (found.year, found.year)
+    return wanted.first <= first and last <= wanted.last
+
+
+def _find_dates(sentence: str) -> Iterator[When]:
+    """Yield the dates of a sentence from left to right, none that is sure inside another."""
+    words = _spell(sentence).split()
+    at = 0
+    while at < len(words):
+        for width in range(min(_WORDS_AT_MOST, len(words) - at), 0, -1):
+            if when := _read(_cut(words, at, width)):
+                yield when
+                at += width
+                break
+        else:
+            if when := _guess(words, at):
+                yield when
+            at += 1
+
+
+def _cut(words: Sequence[str], at: int, width: int) -> str:
+    return " ".join(words[at : at + width]).strip(_EDGES)
+
+
+def _guess(words: Sequence[str], at: int) -> Date | None:
+    """Return the date that begins at a word when its year has up to three digits and no era: "in 476", "15 December 37"."""
+    dated = (read_date(f"{_cut(words, at, width)} AD") for width in (4, 3))
+    if date := next((date for date in dated if date and date.day), None):
+        return date
+    number = _cut(words, at, 1)
+    is_year = _SHORT_YEAR.fullmatch(number) and (len(number) == 3 or (at and words[at - 1].lower() in _YEAR_CUES))
+    return Date(int(number)) if is_year else None
+
+
+def _read(text: str) -> When | None:
+    if not re.search("[0-9]", text):
+        return None
+    if stretch := _STRETCH.fullmatch(text):
+        number = int(stretch["number"])
+        first, last = (number, number + 9) if stretch["decade"] else (100 * number - 99, 100 * number)
+        return Years(1 - last, 1 - first) if (stretch["era"] or "").lower().startswith("b") else Years(first, last)
+    if iso := _ISO_BC.fullmatch(text):
+        return Date(1 - int(iso[1]), *(int(part) for part in iso.groups()[1:] if part))
+    return read_date(text)
+
+
+def _spell(text: str) -> str:
+    """Return a text with dashes, eras and centuries in one spelling."""
+    plain = " ".join(unicodedata.normalize("NFKC", text).split())
+    for pattern, spelling in _SPELLINGS:
+        plain = pattern.sub(spelling, plain)
+    return _ORDINAL_CENTURY.sub(lambda found: f"{_CENTURIES.index(found[1].lower()) + 1}th ", plain)

@@ -8,15 +8,15 @@ MediaWiki has without ICU (the collation `uppercase`); English Wikipedia's diffe
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from html import escape, unescape
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
-from tasks.core.fingerprints import seed_from
-from tasks.text.wikipedia_addresses import find_redirect
-from tasks.world.data import Article, Revision, WorldData
+from factmill.tasks.core.fingerprints import seed_from
+from factmill.tasks.text.wikipedia_addresses import find_redirect
+from factmill.tasks.world.data import Article, Revision, WorldData
 
 NAMESPACES = {
     -2: "Media", -1: "Special", 0: "", 1: "Talk", 2: "User", 3: "User talk", 4: "Wikipedia", 5: "Wikipedia talk",
@@ -25,11 +25,8 @@ NAMESPACES = {
 }  # fmt: skip
 MAIN, TALK, FILE, CATEGORY = 0, 1, 6, 14
 
-_NUMBERS = {name.casefold(): number for number, name in NAMESPACES.items() if name} | {
-    "image": 6,
-    "project": 4,
-    "wp": 4,
-}
+_NUMBERS = {name.casefold(): number for number, name in NAMESPACES.items() if name}
+_NUMBERS |= {"image": 6, "project": 4, "wp": 4}
 _INVALID = re.compile(r"[<>\[\]|{}\x00-\x1f\x7f\ufffd]|%[0-9A-Fa-f]{2}|&#?\w+;|~~~")
 _SPACES = re.compile("[ _\u00a0\u1680\u180e\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]+")
 _DIRECTIONS = re.compile("[\u200e\u200f\u202a-\u202e]")
@@ -83,6 +80,13 @@ class Page:
         """HTML of the newest revision."""
         return self.revisions[-1].text
 
+    @property
+    def props(self) -> dict[str, str]:
+        """Its properties by MediaWiki's names: whether it is a disambiguation page, its short description, its item."""
+        props = {"disambiguation": ""} if self.is_disambiguation else {}
+        props |= {"wikibase-shortdesc": self.short_description} if self.short_description else {}
+        return props | ({"wikibase_item": self.qid} if self.qid else {})
+
 
 @dataclass(frozen=True, slots=True)
 class Member:
@@ -100,15 +104,15 @@ class Wiki:
 
     def __init__(self, data: WorldData) -> None:
         taken = {article.pageid for article in data.articles.values()}
-        pages = [
-            *(_article_page(article) for article in data.articles.values()),
-            *(_redirect_page(source, target, taken) for source, target in data.redirects.items()),
-            *(_category_page(name, parents, taken) for name, parents in data.categories.items()),
-        ]
+        pages = [_article_page(article) for article in data.articles.values()]
+        for source, target in data.redirects.items():
+            pages.append(_made_up_page(parse_title(source), write_redirect(target), taken, {}, target))
+        for name, parents in data.categories.items():
+            pages.append(_made_up_page(Title(CATEGORY, name, ""), "", taken, dict.fromkeys(parents, "")))
         self.by_title: Mapping[str, Page] = {page.title: page for page in pages}
         self.by_id: Mapping[int, Page] = {page.pageid: page for page in pages}
         self.by_revid: Mapping[int, tuple[Page, Revision]] = {
-            r.revid: (page, r) for page in pages for r in page.revisions
+            revision.revid: (page, revision) for page in pages for revision in page.revisions
         }
 
     @cached_property
@@ -183,25 +187,9 @@ def write_redirect(target: str) -> str:
 
 
 def _article_page(article: Article) -> Page:
-    return Page(
-        article.pageid,
-        MAIN,
-        article.title,
-        article.revisions,
-        article.categories,
-        find_redirect(article.text),
-        article.qid,
-        article.short_description,
-        article.is_disambiguation,
-    )
-
-
-def _redirect_page(source: str, target: str, taken: set[int]) -> Page:
-    return _made_up_page(parse_title(source), write_redirect(target), taken, {}, target)
-
-
-def _category_page(name: str, parents: Iterable[str], taken: set[int]) -> Page:
-    return _made_up_page(Title(CATEGORY, name, ""), "", taken, dict.fromkeys(parents, ""))
+    own = (article.categories, find_redirect(article.text), article.qid)
+    described = (article.short_description, article.is_disambiguation)
+    return Page(article.pageid, MAIN, article.title, article.revisions, *own, *described)
 
 
 def _made_up_page(
@@ -214,3 +202,29 @@ def _made_up_page(
     # beyond every revision id of an article, and as unique as the page id
     revision = Revision(1_000_000_000 + pageid, 0, _MADE_UP_DATE, "made up", text)
     return Page(pageid, title.namespace, title.full, (revision,), categories, redirect_to)
+
+
+_LINK = re.compile(r'<a href="/(?:wiki/|w/index\.php\?title=)([^"#&?]+)')
+"""A link within the wiki; one to a page that is not there may be written as MediaWiki does, to its editor."""
+
+_TAG = re.compile(r"<[^>]+>")
+
+
+def find_links(html: str) -> dict[str, Title]:
+    """Return the pages that are linked to, files aside, each once: full title → title."""
+    return {title.full: title for title in _find_titles(html) if title.namespace != FILE}
+
+
+def find_files(html: str) -> list[str]:
+    """Return the names of the files that are shown, each once."""
+    return list(dict.fromkeys(title.name.replace(" ", "_") for title in _find_titles(html) if title.namespace == FILE))
+
+
+@lru_cache(maxsize=4096)
+def read_plain_text(html: str) -> str:
+    """Return the text without markup, in one line."""
+    return " ".join(unescape(_TAG.sub(" ", html)).split())
+
+
+def _find_titles(html: str) -> list[Title]:
+    return [parse_title(unquote(path)) for path in _LINK.findall(html)]

@@ -4,14 +4,14 @@ Each takes the pages of the request and adds its part to their entries in the re
 """
 
 import hashlib
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tasks.world.data import Revision
-from tasks.world.wiki.page_html import find_links
-from tasks.world.wiki.pages import CATEGORY, Page, Title, Wiki, page_path
-from tasks.world.wiki.request import MANY, ApiError, Parameters, Shape
+from factmill.tasks.world.data import Revision
+from factmill.tasks.world.wiki.pages import CATEGORY, Page, Title, Wiki, find_links, page_path
+from factmill.tasks.world.wiki.request import MANY, ApiError, Parameters, Shape, bad_continue
 
 SITE = "https://en.wikipedia.org"
 _USER = "Embedded world"
@@ -40,12 +40,8 @@ def add_info(asked: Asked) -> More:
         entry = asked.entries[key]
         if page.namespace < 0:
             continue
-        entry |= {
-            "contentmodel": "wikitext",
-            "pagelanguage": "en",
-            "pagelanguagehtmlcode": "en",
-            "pagelanguagedir": "ltr",
-        }
+        entry |= {"contentmodel": "wikitext", "pagelanguage": "en", "pagelanguagehtmlcode": "en"}
+        entry["pagelanguagedir"] = "ltr"
         title = page.title if isinstance(page, Page) else page.full
         if isinstance(page, Page):
             newest = page.revisions[-1]
@@ -66,10 +62,7 @@ def add_pageprops(asked: Asked) -> More:
     wanted = set(asked.params.values("ppprop"))
     for key, page in asked.pages.items():
         if isinstance(page, Page):
-            props = {"disambiguation": ""} if page.is_disambiguation else {}
-            props |= {"wikibase-shortdesc": page.short_description} if page.short_description else {}
-            props |= {"wikibase_item": page.qid} if page.qid else {}
-            props = {name: value for name, value in props.items() if not wanted or name in wanted}
+            props = {name: value for name, value in page.props.items() if not wanted or name in wanted}
             asked.entries[key] |= {"pageprops": props} if props else {}
     return {}
 
@@ -137,7 +130,14 @@ def add_revisions(asked: Asked) -> More:
         name for name in ("rvlimit", "rvstart", "rvend", "rvstartid", "rvendid", "rvuser") if asked.params.flag(name)
     }
     is_run = bool(listing) or asked.params.one_of("rvdir", ("older", "newer"), "older") == "newer"
-    _refuse_wrong_mix(is_run, bool(revids), sum(isinstance(page, Page) for page in asked.pages.values()))
+    if is_run and revids:
+        raise ApiError("invalidparammix", 'The "revids" parameter may not be used with the list options of "rv".')
+    if is_run and sum(isinstance(page, Page) for page in asked.pages.values()) > 1:
+        raise ApiError(
+            "invalidparammix",
+            'Several pages were given by "titles", "pageids" or a generator, but "rvlimit", "rvstartid", "rvendid", '
+            '"rvdir=newer", "rvuser", "rvexcludeuser", "rvstart" and "rvend" may only be used on a single page.',
+        )
     more: More = {}
     for key, page in asked.pages.items():
         if not isinstance(page, Page):
@@ -148,9 +148,8 @@ def add_revisions(asked: Asked) -> More:
         elif is_run:
             chosen, more = _run_of_history(page, asked.params)
         if chosen:
-            asked.entries[key]["revisions"] = [
-                _revision_entry(revision, wanted, bool(slots), asked.shape) for revision in chosen
-            ]
+            told = [_revision_entry(each, wanted, bool(slots), asked.shape) for each in chosen]
+            asked.entries[key]["revisions"] = told
     return more
 
 
@@ -164,17 +163,6 @@ PROPS: Mapping[str, Callable[[Asked], More]] = {
     "imageinfo": add_nothing,
 }
 """Property → its function."""
-
-
-def _refuse_wrong_mix(is_run: bool, by_id: bool, pages: int) -> None:
-    if is_run and by_id:
-        raise ApiError("invalidparammix", 'The "revids" parameter may not be used with the list options of "rv".')
-    if is_run and pages > 1:
-        raise ApiError(
-            "invalidparammix",
-            'Several pages were given by "titles", "pageids" or a generator, but "rvlimit", "rvstartid", "rvendid", '
-            '"rvdir=newer", "rvuser", "rvexcludeuser", "rvstart" and "rvend" may only be used on a single page.',
-        )
 
 
 def _run_of_history(page: Page, params: Parameters) -> tuple[list[Revision], More]:
@@ -194,15 +182,12 @@ def _run_of_history(page: Page, params: Parameters) -> tuple[list[Revision], Mor
         revid = given.partition("|")[2]
         place = next((number for number, revision in enumerate(chosen) if str(revision.revid) == revid), None)
         if place is None:
-            raise ApiError(
-                "badcontinue", "Invalid continue param. You should pass the original value returned by the API."
-            )
+            raise bad_continue()
         chosen = chosen[place:]
-    more = {}
-    if len(chosen) > limit:
-        following = chosen[limit]
-        more = {"rvcontinue": f"{following.at.translate(str.maketrans('', '', '-:TZ'))}|{following.revid}"}
-    return chosen[:limit], more
+    if len(chosen) <= limit:
+        return chosen, {}
+    following = chosen[limit]
+    return chosen[:limit], {"rvcontinue": f"{re.sub('[-:TZ]', '', following.at)}|{following.revid}"}
 
 
 def _revision_entry(revision: Revision, wanted: list[str], has_slots: bool, shape: Shape) -> dict[str, Any]:
@@ -235,21 +220,13 @@ def _add_rows(name: str, prefix: str, rows: list[tuple[int, str, dict[str, Any]]
     """Add rows to their pages, as many as the limit allows over all pages; return where to go on."""
     params = asked.params
     limit = params.limit(f"{prefix}limit", 10, name)
-    direction = params.one_of(f"{prefix}dir", ("ascending", "descending"), "ascending")
-    if direction == "descending":
+    if params.one_of(f"{prefix}dir", ("ascending", "descending"), "ascending") == "descending":
         rows = rows[::-1]
-    start = 0
+    start, places = 0, [f"{key}|{mark.replace(' ', '_')}" for key, mark, _ in rows]
     if given := params.text(f"{prefix}continue"):
-        places = [_place(key, mark) for key, mark, _ in rows]
         if given not in places:
-            raise ApiError(
-                "badcontinue", "Invalid continue param. You should pass the original value returned by the API."
-            )
+            raise bad_continue()
         start = places.index(given)
     for key, _, entry in rows[start : start + limit]:
         asked.entries[key].setdefault(name, []).append(entry)
-    return {f"{prefix}continue": _place(key, mark) for key, mark, _ in rows[start + limit : start + limit + 1]}
-
-
-def _place(key: int, mark: str) -> str:
-    return f"{key}|{mark.replace(' ', '_')}"
+    return {f"{prefix}continue": place for place in places[start + limit : start + limit + 1]}

@@ -56,20 +56,14 @@ class Parameters:
         parts = text[1:].split("\x1f") if text.startswith("\x1f") else text.split("|")
         found = list(dict.fromkeys(part for part in parts if part))
         if len(found) > MANY:
-            raise ApiError(
-                "toomanyvalues",
-                f'Too many values supplied for parameter "{name}". The limit is {MANY}.',
-                limit=MANY,
-                lowlimit=MANY,
-                highlimit=LIST_MAX,
-            )
+            info = f'Too many values supplied for parameter "{name}". The limit is {MANY}.'
+            raise ApiError("toomanyvalues", info, limit=MANY, lowlimit=MANY, highlimit=LIST_MAX)
         return found
 
     def known_values(self, name: str, known: Iterable[str], module: str, default: str = "") -> list[str]:
         """Return those values of a parameter that are known, and warn of the others."""
         found = self.values(name, default)
-        unknown = [value for value in found if value not in set(known)]
-        if unknown:
+        if unknown := [value for value in found if value not in set(known)]:
             word = "value" if len(unknown) == 1 else "values"
             self.warn(module, f'Unrecognized {word} for parameter "{name}": {", ".join(unknown)}')
         return [value for value in found if value not in unknown]
@@ -127,8 +121,7 @@ class Parameters:
 
     def warn_of_unread(self) -> None:
         """Warn of parameters that nothing has read."""
-        unread = [name for name in self.given if name not in self.read | _COMMON]
-        if unread:
+        if unread := [name for name in self.given if name not in self.read | _COMMON]:
             word = "parameter" if len(unread) == 1 else "parameters"
             self.warn("main", f"Unrecognized {word}: {', '.join(unread)}.")
 

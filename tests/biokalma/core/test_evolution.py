@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.biokalma.core.evolution import (
+from factmill.tasks.biokalma.core.evolution import (
     Scale,
     count_relations,
     find_best,
@@ -22,8 +22,8 @@ from tasks.biokalma.core.evolution import (
     weigh_coherence,
     weigh_specificity,
 )
-from tasks.biokalma.core.rows import Candidate, Round
-from tasks.core.authoring.pieces import Piece
+from factmill.tasks.biokalma.core.rows import Candidate, Round
+from factmill.tasks.core.authoring.citations import Piece
 
 SCALES = get_args(Scale)
 

@@ -5,10 +5,15 @@ from collections.abc import Mapping
 import pytest
 from support.rows.biographies import make_piece
 
-from tasks.assets import ROOT
-from tasks.biokalma.core.knowledge_sentences import RelationForm, find_form, read_relation_forms, verbalise_piece
-from tasks.core.authoring.pieces import Piece
-from tasks.errors import SettingsError
+from factmill.tasks.assets import ROOT
+from factmill.tasks.biokalma.core.knowledge_sentences import (
+    RelationForm,
+    find_form,
+    read_relation_forms,
+    verbalise_piece,
+)
+from factmill.tasks.core.authoring.citations import Piece
+from factmill.tasks.errors import SettingsError
 
 HEAD = "pid,label,form,wording,article\n"
 

@@ -1,14 +1,15 @@
-"""The relations of pairs: what names them, the list that ships, and the lists of properties that pools go by."""
+"""The relations that join a pair, their names, and the paragraph about them to begin with."""
 
 from functools import cache
 
 import pytest
 
-from tasks.assets import load_list, load_properties
-from tasks.biokalma.core.pair_relations import fold_name, read_pair_relations
-from tasks.biokalma.sources.lists import load_pair_relations
-from tasks.errors import SettingsError
-from tasks.world.files.reading import load_world_data
+from factmill.tasks.assets import load_list, load_properties
+from factmill.tasks.biokalma.core.pair_relations import find_opening, finish_paragraph, fold_name, read_pair_relations
+from factmill.tasks.biokalma.sources.person_pairs import load_pair_relations
+from factmill.tasks.errors import SettingsError
+from factmill.tasks.text.article import Article, Section
+from factmill.tasks.world.files import load_world_data
 
 RELATIONS = load_pair_relations()
 read_world = cache(load_world_data)
@@ -118,3 +119,53 @@ def test_in_the_embedded_world_only_people_have_what_only_people_have() -> None:
         and not any(getattr(statement.value, "qid", "") == "Q5" for statement in item.statements_of("P31"))
     }
     assert taken == {"Ötzi"}
+
+
+def make_article(*paragraphs: str) -> Article:
+    return Article((Section((), 0, paragraphs[:1]), Section(("Life",), 2, paragraphs[1:])))
+
+
+ADA = make_article(
+    "Ada Lovelace was a mathematician. She lived in London.",
+    "Her mother had her taught early. In 1833 she met Charles Babbage, who showed her a machine.",
+    "Ada kin of Byronic poets",
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "other", "expected"),
+    [
+        (
+            "Ada Lovelace",
+            "charles babbage",
+            "Ada Lovelace was a mathematician. In 1833 she met Charles Babbage, who showed her a machine.",
+        ),
+        ("Ada Lovelace", "Ada Lovelace", "Ada Lovelace was a mathematician."),
+        ("Ada Lovelace", "Lord Byron", None),
+        ("Ada Lovelace", "Charles Bab", None),
+        ("Augusta King", "Charles Babbage", None),
+    ],
+)
+def test_an_opening_names_both(name: str, other: str, expected: str | None) -> None:
+    assert find_opening(ADA, name, other) == expected
+
+
+def test_a_first_sentence_without_an_end_gets_one() -> None:
+    article = make_article("Ada Lovelace, mathematician", "Ada knew Lord Byron only from his poems.")
+    assert find_opening(article, "Ada Lovelace", "Lord Byron") == (
+        "Ada Lovelace, mathematician. Ada knew Lord Byron only from his poems."
+    )
+    assert find_opening(Article(()), "Ada Lovelace", "Lord Byron") is None
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("It rained\n and  rained", "It rained and rained."),
+        ("Done.", "Done."),
+        ('He said "no."', 'He said "no."'),
+        ("Why?)", "Why?)"),
+    ],
+)
+def test_a_paragraph_ends_with_a_stop(text: str, expected: str) -> None:
+    assert finish_paragraph(text) == expected

@@ -7,13 +7,12 @@ import numpy as np
 import pytest
 from support.rows.bio_answers import scored_row
 
-from tasks.biokalma.core.evaluation.rows import ScoredBio
-from tasks.biokalma.evaluation.figures import PAPER, draw_figures
-from tasks.biokalma.evaluation.measure import HEADLINE, list_items, measure_biokalma
-from tasks.core.evaluation.rows import EvaluationMetric, Score
-from tasks.core.measures.metrics import Metric
-from tasks.core.rows import arrow_schema, arrow_table
-from tasks.evaluation.record import EvaluationParams
+from factmill.tasks.biokalma.core.evaluation.rows import ScoredBio
+from factmill.tasks.biokalma.evaluation.measure import HEADLINE, PAPER, draw_figures, list_items, measure_biokalma
+from factmill.tasks.core.evaluation.rows import EvaluationMetric, Score
+from factmill.tasks.core.measures.metrics import Metric
+from factmill.tasks.core.rows import arrow_schema, arrow_table
+from factmill.tasks.evaluation.record import EvaluationParams
 
 ONE: dict[str, Any] = {
     "cited": 8, "correct": 4, "near": 1, "needed": 2, "found": 2, "minimum": 4, "malformed": 1, "triples": 7, "aligned": 6,

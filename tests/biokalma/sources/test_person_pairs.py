@@ -10,14 +10,13 @@ from typing import Any
 
 import pytest
 
-from tasks.assets import ROOT
-from tasks.biokalma.core.rows import PersonPair
-from tasks.biokalma.sources.person_pairs import COLUMNS, find_pair_files, is_complete_name, read_pairs
-from tasks.core.rows import Reject
-from tasks.errors import SourceError
-from tasks.storage.source_files import SourceFile, name_source
-from tasks.storage.source_rows import ReadRow
-from tasks.world.files.reading import load_world_data
+from factmill.tasks.assets import ROOT
+from factmill.tasks.biokalma.core.rows import PersonPair
+from factmill.tasks.biokalma.sources.person_pairs import COLUMNS, find_pair_files, is_complete_name, read_pairs
+from factmill.tasks.core.rows import Reject
+from factmill.tasks.errors import SourceError
+from factmill.tasks.storage.source_files import ReadRow, SourceFile, name_source
+from factmill.tasks.world.files import load_world_data
 
 Row = Mapping[str, Any]
 GOOD = {

@@ -4,7 +4,7 @@ import pytest
 from support.batches.asking import answer
 from support.batches.server import BatchServer
 
-from tasks import progress
+from factmill.tasks import progress
 
 
 @pytest.fixture

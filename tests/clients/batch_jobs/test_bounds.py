@@ -5,10 +5,10 @@ from collections import Counter
 import pytest
 from support.batches.asking import answer, ask_all, collect, open_chat
 
-from tasks.clients.sending.budget import Account, Budget, spending
-from tasks.core.calls.call import Reply
-from tasks.core.spending.bounds import Bounds
-from tasks.errors import BudgetReached
+from factmill.tasks.clients.sending.budget import Account, Budget, spending
+from factmill.tasks.core.calls.call import Reply
+from factmill.tasks.core.spending.bounds import Bounds
+from factmill.tasks.errors import BudgetReached
 
 
 def ask_bound(server, folder, bounds: Bounds) -> tuple[dict[str, Reply], Budget]:

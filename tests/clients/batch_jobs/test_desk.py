@@ -5,10 +5,10 @@ import threading
 import pytest
 from support.batches.asking import answer, ask, ask_all, bodies, collect, jobs, open_chat
 
-from tasks.clients.batch_jobs.job_files import read_jobs
-from tasks.core.calls.call import Reply
-from tasks.core.service_settings import Limits
-from tasks.errors import AccountBlocked, ServiceUnreachable
+from factmill.tasks.clients.batch_jobs.job_files import read_jobs
+from factmill.tasks.core.calls.call import Reply
+from factmill.tasks.core.service_settings import Limits
+from factmill.tasks.errors import AccountBlocked, ServiceUnreachable
 
 
 def test_a_job_gives_what_single_calls_give_at_half_the_price(make_server, tmp_path, told):

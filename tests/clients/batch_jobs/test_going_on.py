@@ -8,9 +8,9 @@ import pytest
 from support.batches.asking import ask, ask_all, collect, interrupt, jobs, open_chat, wait_for
 from support.steps.warehouses import empty_warehouse
 
-from tasks.clients.batch_jobs.job_files import read_jobs
-from tasks.errors import ServiceUnreachable
-from tasks.storage.recording.recorder import Recorder
+from factmill.tasks.clients.batch_jobs.job_files import read_jobs
+from factmill.tasks.errors import ServiceUnreachable
+from factmill.tasks.storage.recording.recorder import Recorder
 
 
 def test_a_build_that_is_stopped_goes_on_with_its_job(make_server, tmp_path, told):

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tasks.clients.batch_jobs.job_files import JobFiles, JobsPlace, forget_job, read_jobs
-from tasks.errors import ShardError
+from factmill.tasks.clients.batch_jobs.job_files import JobFiles, JobsPlace, forget_job, read_jobs
+from factmill.tasks.errors import ShardError
 
 
 @pytest.fixture

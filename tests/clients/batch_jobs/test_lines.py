@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.clients.batch_jobs.lines import LineAnswer, Lines, read_lines, write_line
+from factmill.tasks.clients.batch_jobs.lines import LineAnswer, Lines, read_lines, write_line
 
 KNOWN = ("a", "b", "c")
 

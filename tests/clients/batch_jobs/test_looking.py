@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 from support.webs.loopback import Loopback
 
-from tasks.clients.batch_jobs.job_files import JobFile, JobFiles, JobServer, JobsPlace, read_jobs
-from tasks.clients.batch_jobs.looking import cancel_job, look_at
-from tasks.core.service_settings import Model
-from tasks.errors import ServiceError
+from factmill.tasks.clients.batch_jobs.job_files import JobFile, JobFiles, JobServer, JobsPlace, read_jobs
+from factmill.tasks.clients.batch_jobs.looking import cancel_job, look_at
+from factmill.tasks.core.service_settings import Model
+from factmill.tasks.errors import ServiceError
 
 SECRET = "cf-secret-0123456789"
 STATE = {"json": {"id": "batch-1", "status": "in_progress", "request_counts": {"completed": 1, "total": 2}}}

@@ -6,11 +6,11 @@ import pytest
 from support.batches.asking import ask_all, bodies, collect, interrupt, jobs, place_of, wait_for
 from support.messages.server import KEY, MessagesServer, error
 
-from tasks.clients.batch_jobs.job_files import read_jobs
-from tasks.clients.batch_jobs.looking import cancel_job, look_at
-from tasks.clients.chat import Chat
-from tasks.core.service_settings import Limits, Model
-from tasks.errors import ServiceError, ServiceUnreachable
+from factmill.tasks.clients.batch_jobs.job_files import read_jobs
+from factmill.tasks.clients.batch_jobs.looking import cancel_job, look_at
+from factmill.tasks.clients.chat import Chat
+from factmill.tasks.core.service_settings import Limits, Model
+from factmill.tasks.errors import ServiceError, ServiceUnreachable
 
 
 def answer(body):

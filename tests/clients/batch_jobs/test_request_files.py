@@ -6,9 +6,9 @@ import pytest
 from support.batches.asking import answer, ask_all, bodies, collect, open_chat
 from support.batches.run_batch import run_batch
 
-from tasks.clients.batch_jobs.request_files import RequestFiles
-from tasks.core.service_settings import Limits
-from tasks.errors import OutputError, RepliesAwaited, SourceError
+from factmill.tasks.clients.batch_jobs.request_files import RequestFiles
+from factmill.tasks.core.service_settings import Limits
+from factmill.tasks.errors import OutputError, RepliesAwaited, SourceError
 
 
 class Rounds:

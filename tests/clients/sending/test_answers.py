@@ -5,9 +5,9 @@ from email.utils import format_datetime
 
 import pytest
 
-from tasks.clients.sending.answers import judge_status, read_json, read_retry_after, shorten
-from tasks.clients.sending.sender import Retry
-from tasks.errors import AccountBlocked, ServiceUnreachable
+from factmill.tasks.clients.sending.answers import judge_status, read_json, read_retry_after, shorten
+from factmill.tasks.clients.sending.sender import Retry
+from factmill.tasks.errors import AccountBlocked, ServiceUnreachable
 
 
 @pytest.mark.parametrize("status", [408, 425, 429, 500, 502, 503])

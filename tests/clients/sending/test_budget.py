@@ -6,15 +6,15 @@ from random import Random
 import pytest
 from support.webs.loopback import Loopback
 
-from tasks.clients.chat import Chat
-from tasks.clients.sending.budget import Account, Budget, TightError, spending
-from tasks.clients.sending.sender import Sender
-from tasks.core.calls.call import Reply
-from tasks.core.calls.chat import call_chat
-from tasks.core.prompts import fill_in, read_prompt
-from tasks.core.service_settings import Limits, Model
-from tasks.core.spending.bounds import Bounds, Spent, lower_bounds
-from tasks.errors import BudgetReached
+from factmill.tasks.clients.chat import Chat
+from factmill.tasks.clients.sending.budget import Account, Budget, TightError, spending
+from factmill.tasks.clients.sending.sender import Sender
+from factmill.tasks.core.calls.call import Reply
+from factmill.tasks.core.calls.chat import call_chat
+from factmill.tasks.core.prompts import fill_in, read_prompt
+from factmill.tasks.core.service_settings import Limits, Model
+from factmill.tasks.core.spending.bounds import Bounds, Spent, lower_bounds
+from factmill.tasks.errors import BudgetReached
 
 PROMPT = read_prompt(
     "test/p",

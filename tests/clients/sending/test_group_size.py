@@ -5,10 +5,10 @@ from collections.abc import Sequence
 
 import pytest
 
-from tasks.clients.sending.group_size import GroupSize
-from tasks.clients.sending.sender import Retry, Sender
-from tasks.core.calls.call import Reply
-from tasks.core.service_settings import Limits
+from factmill.tasks.clients.sending.limiter import GroupSize
+from factmill.tasks.clients.sending.sender import Retry, Sender
+from factmill.tasks.core.calls.call import Reply
+from factmill.tasks.core.service_settings import Limits
 
 ONE_BY_ONE = Limits(parallel=1, timeout_s=5, attempts=2, backoff_s=0.0)
 PARALLEL = Limits(parallel=4, timeout_s=5, attempts=2, backoff_s=0.0)

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from support.steps.virtual_clock import VirtualLoop
 
-from tasks.clients.sending import limiter as limiting
-from tasks.clients.sending.limiter import LONGEST_PAUSE_S, Limiter, share_limiter
+from factmill.tasks.clients.sending import limiter as limiting
+from factmill.tasks.clients.sending.limiter import LONGEST_PAUSE_S, Limiter, share_limiter
 
 
 def drive(limiter: Limiter, *outcomes: str) -> float:

@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterator, Sequence
 import pytest
 from support.steps.virtual_clock import VirtualLoop
 
-from tasks.clients.sending import sender as sending
-from tasks.clients.sending.sender import Retry, Sender, interrupt_sending, run_in_thread
-from tasks.core.calls.call import Reply
-from tasks.core.service_settings import Limits
-from tasks.errors import ResourcesExhausted, ServiceError, ServiceUnreachable
+from factmill.tasks.clients.sending import sender as sending
+from factmill.tasks.clients.sending.sender import Retry, Sender, interrupt_sending, run_in_thread
+from factmill.tasks.core.calls.call import Reply
+from factmill.tasks.core.service_settings import Limits
+from factmill.tasks.errors import ResourcesExhausted, ServiceError, ServiceUnreachable
 
 QUICK = Limits(parallel=8, timeout_s=5, attempts=4, backoff_s=0.01)
 

@@ -5,8 +5,8 @@ import threading
 
 import pytest
 
-from tasks.clients.sending.sender import run_in_thread
-from tasks.clients.sending.web_sessions import open_session
+from factmill.tasks.clients.sending.sender import run_in_thread
+from factmill.tasks.clients.sending.web_sessions import open_session
 
 
 def test_a_function_that_is_given_up_ends_no_connection_whose_reply_it_has_read(server, limits):

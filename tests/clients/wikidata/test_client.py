@@ -5,23 +5,21 @@ from pathlib import Path
 import pyoxigraph
 import pytest
 
-from tasks.assets import ROOT, load_query
-from tasks.clients.wikidata.client import WikidataSparql
-from tasks.clients.wikidata.queries import OPERATIONS
-from tasks.core.calls.freshness.changes import call_item_states
-from tasks.core.calls.knowledge import (
+from factmill.tasks.assets import ROOT
+from factmill.tasks.clients.sparql import SparqlClient
+from factmill.tasks.core.calls.item_facts import call_item_facts
+from factmill.tasks.core.calls.knowledge import (
     call_describe_item,
     call_find_items,
-    call_item_facts,
+    call_item_states,
     call_label,
     call_list_facts,
     call_neighbours,
     call_resolve_item,
 )
-from tasks.errors import ServiceUnreachable
+from factmill.tasks.errors import ServiceUnreachable
 
 HERE = "test-wikidata"
-QUERIES = {operation: load_query(f"wikidata/{operation}") for operation in (*OPERATIONS, "item_states")}
 EMPTY = {"json": {"head": {"vars": []}, "results": {"bindings": []}}}
 
 
@@ -34,7 +32,7 @@ def store():
 
 @pytest.fixture
 def client(server, limits):
-    return WikidataSparql(f"{server.url}/sparql", HERE, limits, "factmill-tests (someone@example.org)", QUERIES)
+    return SparqlClient("Wikidata", f"{server.url}/sparql", HERE, limits, "factmill-tests (someone@example.org)")
 
 
 @pytest.fixture
@@ -279,7 +277,7 @@ EXCESSES = {
 
 @pytest.mark.parametrize("excess", EXCESSES.values(), ids=EXCESSES.keys())
 def test_a_query_that_is_too_much_is_halved_until_it_is_not(limits, server, inbox, excess):
-    client = WikidataSparql(server.url, HERE, limits.model_copy(update={"batch": 8}), "tests", QUERIES)
+    client = SparqlClient("Wikidata", server.url, HERE, limits.model_copy(update={"batch": 8}), "tests")
 
     def answer(seen):
         query = seen.query.get("query") or seen.form()["query"]
@@ -377,6 +375,6 @@ def test_an_endpoint_that_refuses_us_stops_the_run(client, server, inbox):
 
 
 def test_an_endpoint_that_is_not_there_stops_the_run(limits, inbox):
-    client = WikidataSparql("http://127.0.0.1:9/sparql", HERE, limits, "tests", QUERIES)
+    client = SparqlClient("Wikidata", "http://127.0.0.1:9/sparql", HERE, limits, "tests")
     with pytest.raises(ServiceUnreachable, match="cannot be reached: "):
         client.send([call_find_items(HERE, "Berlin")], inbox)

@@ -8,16 +8,15 @@ import pyoxigraph
 import pytest
 from support.graphs.plain_paths import PlainPaths
 
-from tasks.assets import ROOT, load_query
-from tasks.clients.wikidata.client import WikidataSparql
-from tasks.clients.wikidata.queries import QUERY_IDS
-from tasks.core.calls.call import Call
-from tasks.core.calls.paths import call_item_paths, call_literal_paths, read_item_rows, read_literal_rows
-from tasks.text.values.literals import Date, Number
+from factmill.tasks.assets import ROOT
+from factmill.tasks.clients.sparql import SparqlClient
+from factmill.tasks.core.calls.call import Call
+from factmill.tasks.core.calls.operation import list_operations
+from factmill.tasks.core.calls.paths import call_item_paths, call_literal_paths, read_item_rows, read_literal_rows
+from factmill.tasks.text.values.literals import Date, Number
 
 HERE = "test-wikidata"
 GRAPH = Path(__file__).parent / "paths.ttl"
-QUERIES = {name: load_query(query_id) for name, query_id in QUERY_IDS.items()}
 TIMES = frozenset({569, 570, 571, 580, 582})
 NUMBERS = frozenset({1082, 2046, 2048, 2067})
 AGENT = "factmill-tests (someone@example.org)"
@@ -48,7 +47,7 @@ def ask(engine, server, limits, inbox):
         return {"text": engine(query), "type": "application/sparql-results+json"}
 
     server.handle = answer
-    client = WikidataSparql(f"{server.url}/sparql", HERE, limits, AGENT, QUERIES)
+    client = SparqlClient("Wikidata", f"{server.url}/sparql", HERE, limits, AGENT)
 
     def bodies(calls: Sequence[Call]):
         client.send(calls, inbox)
@@ -72,10 +71,10 @@ def test_every_query_runs_as_it_stands(engine, path):
 def test_every_query_file_belongs_to_an_operation():
     files = {
         f"{path.parent.name}/{path.stem}"
-        for folder in ("wikidata", "multihal")
+        for folder in ("dbpedia", "multihal", "wikidata")
         for path in (ROOT / "sparql" / folder).glob("*.rq")
     }
-    assert files == set(QUERY_IDS.values())
+    assert files == {file for operation in list_operations() for file in operation.files}
 
 
 def test_claims_between_two_items_are_found_both_ways(ask, server):
@@ -241,7 +240,7 @@ def test_values_that_are_none_fail_alone_and_are_never_sent(server, limits, inbo
     operation = next(name for name in ("object", "date", "number") if name in parts)
     bad = Call(HERE, {"object": "item", "date": "date", "number": "number"}[operation] + "_paths", parts)
     good = call_item_paths(HERE, 1, 2, 1)
-    WikidataSparql(server.url, HERE, limits, AGENT, QUERIES).send([bad, good], inbox)
+    SparqlClient("Wikidata", server.url, HERE, limits, AGENT).send([bad, good], inbox)
     assert inbox[bad].error.startswith("bad_value")
     assert (inbox[good].body, len(server.seen)) == ([], 1)
 
@@ -266,13 +265,12 @@ def test_solutions_that_make_no_sense_are_left_out(server, limits, inbox):
         }
     }
     call = call_item_paths(HERE, 1, 2, 1)
-    WikidataSparql(server.url, HERE, limits, AGENT, QUERIES).send([call], inbox)
+    SparqlClient("Wikidata", server.url, HERE, limits, AGENT).send([call], inbox)
     assert inbox[call].body == [{"backward": False, "path": ["P27"]}]
 
 
-def test_a_client_without_the_query_says_so(server, limits, inbox):
-    client = WikidataSparql(server.url, HERE, limits, AGENT, {"find_items": QUERIES["find_items"]})
-    with pytest.raises(ValueError, match="no text of the query item_paths_1"):
-        client.send([call_item_paths(HERE, 1, 2, 1)], inbox)
-    with pytest.raises(ValueError, match="no operation asks the queries \\['wikidata/find_items'\\]"):
-        WikidataSparql(server.url, HERE, limits, AGENT, {"wikidata/find_items": ""})
+def test_what_no_record_says_how_to_ask_is_refused(server, limits):
+    client = SparqlClient("Wikidata", server.url, HERE, limits, AGENT)
+    for operation in ("no_such_operation", "pageviews"):
+        with pytest.raises(ValueError, match=f"{operation} cannot be asked of a SPARQL endpoint"):
+            client.send([Call(HERE, operation, {})], lambda *_: None)

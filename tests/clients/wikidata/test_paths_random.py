@@ -1,6 +1,5 @@
 """Paths through SPARQL on small random graphs: what the plain finder finds, and nothing else."""
 
-import json
 import string
 
 import numpy as np
@@ -9,16 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.graphs.plain_paths import PlainPaths
+from support.webs.wikidata_web import answer_together
 
-from tasks.assets import load_query
-from tasks.clients.wikidata.queries import QUERY_IDS, fill_query, name_query, read_solutions
-from tasks.core.calls.call import Reply
-from tasks.core.calls.paths import PathsByCalls
-from tasks.core.paths import PathOptions
-from tasks.text.values.literals import Date, Number
+from factmill.tasks.core.calls.call import Reply
+from factmill.tasks.core.calls.paths import PathsByCalls
+from factmill.tasks.core.paths import PathOptions
+from factmill.tasks.text.values.literals import Date, Number
 
 WD, PROP, WIKIBASE = "http://www.wikidata.org/entity/", "http://www.wikidata.org/prop/", "http://wikiba.se/ontology#"
-QUERIES = {name: load_query(query_id) for name, query_id in QUERY_IDS.items()}
 DATE, DECIMAL = (ox.NamedNode(f"http://www.w3.org/2001/XMLSchema#{kind}") for kind in ("dateTime", "decimal"))
 ITEMS, PROPERTIES = range(1, 5), range(1, 4)
 DATES = [Date(2000), Date(2000, 1), Date(2000, 1, 2), Date(-5), Date(12345, 6, 7)]
@@ -97,13 +94,10 @@ def make_asker(store):
     def ask(calls):
         by_query = {}
         for call in calls:
-            by_query.setdefault(name_query(call), []).append(call)
+            by_query.setdefault((call.operation, call.parts["hops"]), []).append(call)
         replies = {}
-        for name, group in by_query.items():
-            solutions = store.query(fill_query(QUERIES[name], group))
-            found = json.loads(solutions.serialize(format=ox.QueryResultsFormat.JSON))["results"]["bindings"]
-            bodies = read_solutions(group, found)
-            replies |= {call.key: Reply(body) for call, body in zip(group, bodies, strict=True)}
+        for group in by_query.values():
+            replies |= {call.key: Reply(body) for call, body in zip(group, answer_together(store, group), strict=True)}
         return [replies[call.key] for call in calls]
 
     return ask

@@ -6,9 +6,9 @@ import pytest
 from support.rows.fanout_wordings import HEIGHTS, ISLANDS_QUESTION, LISTED, NAMED, PEOPLE, TOWERS_QUESTION
 from support.steps.replies import hearing
 
-from tasks.core.authoring.fanout_wording import WORDED, Wording, check_worded, put_moment, with_article
-from tasks.core.replies import Unreadable
-from tasks.text.values.answers import Answer
+from factmill.tasks.core.authoring.fanout_wording import WORDED, Wording, check_worded, put_moment, with_article
+from factmill.tasks.core.replies import Unreadable
+from factmill.tasks.text.values.answers import Answer
 
 
 def hear_worded(reply: str, wording: Wording, answer: dict[str, Answer]) -> object:

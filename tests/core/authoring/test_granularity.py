@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.steps.replies import hearing
 
-from tasks.assets import load_list, load_prompt, load_relations
-from tasks.core.authoring.granularity import (
+from factmill.tasks.assets import load_list, load_prompt, load_relations
+from factmill.tasks.core.authoring.granularity import (
     CONSISTENCY,
     LEVELS,
     MAX_LEVELS,
@@ -20,9 +20,9 @@ from tasks.core.authoring.granularity import (
     read_verdict,
     score_error,
 )
-from tasks.core.replies import Unreadable
-from tasks.errors import SettingsError
-from tasks.text.matching import normalise
+from factmill.tasks.core.replies import Unreadable
+from factmill.tasks.errors import SettingsError
+from factmill.tasks.text.matching import normalise
 
 hear_verdict = hearing(CONSISTENCY, read_verdict)
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tasks.core.calls.falcon import Link, Links, read_links
+from factmill.tasks.core.calls.linkers import Link, Links, read_links
 
 WD = "http://www.wikidata.org/entity/"
 

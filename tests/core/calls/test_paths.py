@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.core.calls.call import Reply
-from tasks.core.calls.paths import (
+from factmill.tasks.core.calls.call import Reply
+from factmill.tasks.core.calls.paths import (
     PathsByCalls,
     ask_service,
     call_item_paths,
@@ -19,8 +19,8 @@ from tasks.core.calls.paths import (
     write_item_rows,
     write_literal_rows,
 )
-from tasks.core.paths import ITEM_PATHS, LITERAL_PATHS, PAIRS, PathOptions
-from tasks.text.values.literals import Date, Number
+from factmill.tasks.core.paths import ITEM_PATHS, LITERAL_PATHS, PAIRS, PathOptions
+from factmill.tasks.text.values.literals import Date, Number
 
 EVERYTHING = PathOptions(most_paths=None)
 BIRTH = (1, None, 569, None, None, "q1-A", "1952-03-11T00:00:00Z", 11, None, None)

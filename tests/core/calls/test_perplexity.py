@@ -5,7 +5,7 @@ import math
 
 import pytest
 
-from tasks.core.calls.perplexity import (
+from factmill.tasks.core.calls.local_models import (
     NOTHING,
     Unweighable,
     Weighed,
@@ -15,7 +15,7 @@ from tasks.core.calls.perplexity import (
     read_weighed,
     write_reply,
 )
-from tasks.core.fingerprints import canonical_json
+from factmill.tasks.core.fingerprints import canonical_json
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from tasks.core.evaluation.answers_file import read_answers
-from tasks.errors import SourceError
+from factmill.tasks.core.evaluation.answers import read_answers
+from factmill.tasks.errors import SourceError
 
 
 def _read(*values: Any) -> Any:

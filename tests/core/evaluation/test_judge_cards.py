@@ -1,7 +1,7 @@
 """Cards of judges: what they say of how often a judge is right on what is right, and on what is wrong."""
 
-from tasks.core.evaluation.judge_cards import Found, JudgeCard, JudgeIdentity, describe_card, make_card
-from tasks.core.evaluation.labels import DrawnItem, LabelScheme
+from factmill.tasks.core.evaluation.judge_cards import Found, JudgeCard, JudgeIdentity, describe_card, make_card
+from factmill.tasks.core.evaluation.labels import DrawnItem, LabelScheme
 
 JUDGE = JudgeIdentity(benchmark="graded", judge="strict", prompt_digest="a")
 SCHEME = LabelScheme(

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tasks.core.measures.agreement import (
+from factmill.tasks.core.measures.agreement import (
     compare_people,
     cross,
     describe_classes,

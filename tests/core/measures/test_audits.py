@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tasks.core.measures.audits import (
+from factmill.tasks.core.measures.audits import (
     Audit,
     AuditKind,
     Verdict,
@@ -17,7 +17,7 @@ from tasks.core.measures.audits import (
     read_sheet,
     write_sheet,
 )
-from tasks.errors import SourceError
+from factmill.tasks.errors import SourceError
 
 WRONG = AuditKind("wrong", "Is it wrong?", paper=0.05)
 PAIRS = AuditKind("pairs", "How many pairs are wrong?", most=6, paper=0.0214)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tasks.core.measures.comparing import (
+from factmill.tasks.core.measures.comparing import (
     Comparison,
     adjust,
     compare,
@@ -19,7 +19,7 @@ from tasks.core.measures.comparing import (
     mcnemar,
     rank,
 )
-from tasks.core.measures.metrics import Scores, measure
+from factmill.tasks.core.measures.metrics import Scores, measure
 
 NAN = math.nan
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from trials.corrected import hold
 
-from tasks.core.measures.correcting import correct_share, measure_rates
-from tasks.core.measures.intervals import wilson
+from factmill.tasks.core.measures.correcting import correct_share, measure_rates
+from factmill.tasks.core.measures.intervals import wilson
 
 QUESTIONS = [f"q{number}" for number in range(100)]
 
@@ -106,7 +106,7 @@ def test_an_interval_depends_on_no_order() -> None:
 
 @pytest.mark.parametrize("transfers", [False, True])
 def test_the_interval_holds_the_true_rate_where_the_raw_one_does_not(transfers: bool) -> None:
-    # tests/trials/corrected.py measures more rates, on more samples
+    # bench/trials/corrected.py measures more rates, on more samples
     samples = [hold(0.69, (0.8, 0.97), 120, transfers, seed) for seed in range(80)]
     assert sum(sample[0] for sample in samples) >= 0.88 * 80
     assert sum(sample[1] for sample in samples) <= 0.2 * 80

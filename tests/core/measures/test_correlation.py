@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from tasks.core.measures.correlation import correlate
+from factmill.tasks.core.measures.agreement import correlate
 
 NAN = math.nan
 

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from tasks.core.measures.intervals import (
+from factmill.tasks.core.measures.intervals import (
     Floats,
     Numbers,
     bootstrap,

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tasks.core.measures.intervals import wilson
-from tasks.core.measures.metrics import Metric, Scores, measure
+from factmill.tasks.core.measures.intervals import wilson
+from factmill.tasks.core.measures.metrics import Metric, Scores, measure
 
 NAN = math.nan
 

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from tasks.core.measures.intervals import bootstrap
-from tasks.core.measures.metrics import Metric
-from tasks.core.measures.ratios import Part, Ratios, measure_ratios
+from factmill.tasks.core.measures.intervals import bootstrap
+from factmill.tasks.core.measures.metrics import Metric
+from factmill.tasks.core.measures.ratios import Part, Ratios, measure_ratios
 
 NAN = math.nan
 

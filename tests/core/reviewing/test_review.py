@@ -2,7 +2,7 @@
 
 import pytest
 
-from tasks.core.reviewing.review import (
+from factmill.tasks.core.review import (
     POLICY,
     Edit,
     ReviewItem,
@@ -11,8 +11,8 @@ from tasks.core.reviewing.review import (
     decide_items,
     flag_row,
 )
-from tasks.core.rows import Reject, Row, arrow_table, rows_from_arrow
-from tasks.errors import SourceError, UsageError
+from factmill.tasks.core.rows import Reject, Row, arrow_table, rows_from_arrow
+from factmill.tasks.errors import SourceError, UsageError
 
 
 class Topic(Row):

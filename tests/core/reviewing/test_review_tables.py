@@ -7,9 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.core.reviewing.review import Edit, ReviewItem, flag_row
-from tasks.core.reviewing.review_tables import COLUMNS, read_queue, write_queue
-from tasks.errors import SourceError
+from factmill.tasks.core.review import COLUMNS, Edit, ReviewItem, flag_row, read_queue, write_queue
+from factmill.tasks.errors import SourceError
 
 
 def strip_places(items: list[ReviewItem]) -> list[ReviewItem]:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tasks.core.spending.bounds import Spent, count_hours, count_usd, describe_spent, format_cost
+from factmill.tasks.core.spending.bounds import Spent, count_hours, count_usd, describe_spent, format_cost
 
 
 @pytest.mark.parametrize(

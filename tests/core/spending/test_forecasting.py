@@ -5,7 +5,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from tasks.core.spending.forecasting import (
+from factmill.tasks.core.spending.forecasting import (
     StageSeen,
     Use,
     count_bundled,

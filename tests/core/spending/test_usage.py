@@ -5,8 +5,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from tasks.core.service_settings import Model
-from tasks.core.spending.usage import Usage, is_unanswered, price_range, price_usage, read_usage
+from factmill.tasks.core.service_settings import Model
+from factmill.tasks.core.spending.bounds import Usage, is_unanswered, price_range, price_usage, read_usage
 
 OPENAI = {"prompt_tokens": 100, "completion_tokens": 20}
 

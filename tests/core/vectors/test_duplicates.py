@@ -5,11 +5,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tasks.core.rows import Merged
-from tasks.core.vectors import duplicates
-from tasks.core.vectors.duplicates import Duplicates, find_duplicates
-from tasks.multihal.core.rows import FoundationQuestion
-from tasks.multihal.core.uniting import unite_questions
+from factmill.tasks.core import nearest as duplicates
+from factmill.tasks.core.nearest import Duplicates, find_duplicates
+from factmill.tasks.core.rows import Merged
+from factmill.tasks.multihal.core.rows import FoundationQuestion
+from factmill.tasks.multihal.core.uniting import unite_questions
 
 
 def point(*degrees: float) -> np.ndarray:

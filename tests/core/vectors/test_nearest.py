@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tasks.core.vectors import nearest
-from tasks.core.vectors.nearest import find_nearest
+from factmill.tasks.core import nearest
+from factmill.tasks.core.nearest import find_nearest
 
 Floats = npt.NDArray[np.float32]
 

@@ -5,11 +5,10 @@ from typing import Any
 import pytest
 from support.builds.changes import LOCK
 
-from tasks.diff.core.calls import SeenCall, find_divergences
-from tasks.diff.core.causes import RowFacts, explain_row
-from tasks.diff.core.changes import Cause, ColumnChange, Fate
-from tasks.diff.core.evidence import shows
-from tasks.diff.core.locks import compare_locks
+from factmill.tasks.diff.core.calls import SeenCall, find_divergences
+from factmill.tasks.diff.core.causes import RowFacts, explain_row, shows
+from factmill.tasks.diff.core.changes import Cause, ColumnChange, Fate
+from factmill.tasks.diff.core.locks import compare_locks
 
 CODE, LIST = {"code": "c2"}, {"lists": {"l.txt": "2"}}
 
@@ -118,7 +117,10 @@ CASES: dict[str, tuple[list[str], list[str]]] = {
         ),
         ["decision: policy"],
     ),
-    "a limit": (explain([], [], None, CODE | {"params": {"params": {"least": 2, "limit": 4}}}), ["parameter: limit"]),
+    "a limit": (
+        explain([], [], None, CODE | {"params": {"params": {"least": 2, "limit": 4}}}, narrowing=frozenset({"limit"})),
+        ["parameter: limit"],
+    ),
     "what it was drawn from": (explain([item(["Q1"])], [item(["Q1", "Q2"])], None, CODE), ["world: wikidata"]),
     "a failure in passing": (
         explain(

@@ -4,9 +4,8 @@ import re
 
 from support.builds.changes import make_diff
 
-from tasks.diff.core.changelog import render_changelog
-from tasks.diff.core.changes import Cause, RowChange
-from tasks.diff.core.texts import cut_pair, tell_line, tell_pair
+from factmill.tasks.diff.core.changelog import render_changelog
+from factmill.tasks.diff.core.changes import Cause, RowChange, cut_pair, tell_line, tell_pair
 
 
 def test_it_tells_what_is_new_gone_and_otherwise_by_cause() -> None:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from support.builds.changes import LOCK
 
-from tasks.diff.core.locks import compare_locks, list_decisions
+from factmill.tasks.diff.core.locks import compare_locks, list_decisions
 
 WORLD = LOCK["world"]
 EMBEDDED = [{name: f"embedded-{n}/{name}" for name in ("wikidata", "wikipedia")} for n in (1, 2)]

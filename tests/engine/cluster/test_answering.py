@@ -6,14 +6,13 @@ import sys
 
 import pytest
 
-from tasks.engine.cluster.answering import Question, answer, hold
-from tasks.engine.cluster.asking import Worker, explain_lack
-from tasks.engine.cluster.library import import_distributed
-from tasks.engine.cluster.offers import Holding, Offer
-from tasks.engine.cluster.wanted import Held, Wanted, name_code, name_resource, read_resource
-from tasks.engine.services import check_models
-from tasks.errors import SettingsError, UsageError
-from tasks.settings import load_world
+from factmill.tasks.engine.cluster.answering import Question, answer, hold
+from factmill.tasks.engine.cluster.asking import Worker, explain_lack
+from factmill.tasks.engine.cluster.offers import Holding, Offer
+from factmill.tasks.engine.cluster.wire import Held, Wanted, import_distributed, name_code, name_resource, read_resource
+from factmill.tasks.engine.services import check_models
+from factmill.tasks.errors import SettingsError, UsageError
+from factmill.tasks.settings import load_world
 
 ADDRESS = "tcp://10.0.0.5:8786"
 NLLB = Wanted("translator", "nllb@1234-float32-cpu")
@@ -46,7 +45,7 @@ def test_what_goes_wrong_at_a_worker_stands_in_what_it_prints(monkeypatch: pytes
         raise MemoryError("no room for 8 GB")
 
     said: list[str] = []
-    monkeypatch.setattr("tasks.engine.cluster.answering.say", said.append)
+    monkeypatch.setattr("factmill.tasks.engine.cluster.answering.say", said.append)
     hold(Holding([Offer(NLLB, "nllb", lambda: run_out), Offer(Wanted("graph", "1"), "small", lambda: fail)]))
     with pytest.raises(MemoryError):  # which Dask has another worker try
         answer(NLLB.kind, NLLB.identity, name_code(), "calls", [])

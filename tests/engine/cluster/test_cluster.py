@@ -15,28 +15,31 @@ from support.graphs.rdf_lines import spell_out
 from support.models.tiny_encoder import make_head, make_weights, write_checkpoint
 from support.processes.cluster import LoopbackCluster, loopback_cluster
 
-from tasks.compute import Compute
-from tasks.core.calls.call import Call, Reply, Service
-from tasks.core.calls.perplexity import call_perplexity
-from tasks.core.calls.translation import call_translate_path, call_translate_text
-from tasks.core.paths import FoundPaths, PathFinder, PathOptions
-from tasks.engine.cluster import asking, remote
-from tasks.engine.cluster.asking import Cluster
-from tasks.engine.cluster.remote import RemoteModel, RemotePaths, open_remote_cross_encoder, open_remote_embedder
-from tasks.engine.cluster.wanted import Wanted
-from tasks.errors import ServiceUnreachable
-from tasks.graph.load import load_graph
-from tasks.graph.lookup import open_graph
-from tasks.models import perplexity, translate
-from tasks.models.converting.cross_encoder import add_cross_encoder
-from tasks.models.converting.encoder import add_embedder
-from tasks.models.cross_encoder import CrossEncoder, find_cross_encoder
-from tasks.models.embed import SentenceEncoder, find_embedder
-from tasks.models.model_folder import models_folder
-from tasks.models.services import serve_perplexity, serve_translator
-from tasks.processes import free_port
-from tasks.settings import graphs_folder
-from tasks.text.values.literals import Date
+from factmill.tasks.compute import Compute
+from factmill.tasks.core.calls.call import Call, Reply, Service
+from factmill.tasks.core.calls.local_models import call_perplexity, call_translate_path, call_translate_text
+from factmill.tasks.core.paths import FoundPaths, PathFinder, PathOptions
+from factmill.tasks.engine.cluster import asking, remote
+from factmill.tasks.engine.cluster.asking import Cluster
+from factmill.tasks.engine.cluster.remote import (
+    RemoteModel,
+    RemotePaths,
+    open_remote_cross_encoder,
+    open_remote_embedder,
+)
+from factmill.tasks.engine.cluster.wire import Wanted
+from factmill.tasks.errors import ServiceUnreachable
+from factmill.tasks.graph.load import load_graph
+from factmill.tasks.graph.lookup import open_graph
+from factmill.tasks.models import perplexity, translate
+from factmill.tasks.models.converting.encoder import add_cross_encoder, add_embedder
+from factmill.tasks.models.cross_encoder import CrossEncoder, find_cross_encoder
+from factmill.tasks.models.embed import SentenceEncoder, find_embedder
+from factmill.tasks.models.model_folder import models_folder
+from factmill.tasks.models.services import serve_perplexity, serve_translator
+from factmill.tasks.processes import free_port
+from factmill.tasks.settings import graphs_folder
+from factmill.tasks.text.values.literals import Date
 
 pytestmark = pytest.mark.slow
 
@@ -271,7 +274,7 @@ def test_a_scheduler_that_is_killed_ends_the_work_and_another_goes_on_with_what_
 
 
 def test_a_scheduler_that_does_not_answer_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tasks.engine.cluster.asking._CONNECT_S", 0.2)
+    monkeypatch.setattr("factmill.tasks.engine.cluster.asking._CONNECT_S", 0.2)
     with (
         closing(Cluster(Compute(engine="dask", address="tcp://127.0.0.1:9"))) as lonely,
         pytest.raises(ServiceUnreachable, match=r"no Dask scheduler answers at tcp://127.0.0.1:9 .*`dask scheduler`"),
@@ -280,7 +283,7 @@ def test_a_scheduler_that_does_not_answer_is_told(monkeypatch: pytest.MonkeyPatc
 
 
 def test_what_listens_and_is_no_scheduler_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tasks.engine.cluster.asking._CONNECT_S", 0.5)
+    monkeypatch.setattr("factmill.tasks.engine.cluster.asking._CONNECT_S", 0.5)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         address = f"tcp://127.0.0.1:{silent.getsockname()[1]}"
         with (

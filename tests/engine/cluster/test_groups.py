@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.engine.cluster.groups import cut_groups, cut_ranges
+from factmill.tasks.engine.cluster.wire import cut_groups, cut_ranges
 
 
 @pytest.mark.parametrize(

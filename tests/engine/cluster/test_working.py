@@ -5,13 +5,13 @@ from pathlib import Path
 import pytest
 from support.models.tiny_encoder import make_weights, write_checkpoint
 
-from tasks.engine.cluster.wanted import Wanted
-from tasks.engine.cluster.working import check_options, find_offers, work
-from tasks.errors import GraphError, UsageError
-from tasks.models import perplexity, translate
-from tasks.models.converting.encoder import add_embedder
-from tasks.models.embed import SentenceEncoder
-from tasks.models.model_folder import models_folder
+from factmill.tasks.engine.cluster.wire import Wanted
+from factmill.tasks.engine.cluster.working import check_options, find_offers, work
+from factmill.tasks.errors import GraphError, UsageError
+from factmill.tasks.models import perplexity, translate
+from factmill.tasks.models.converting.encoder import add_embedder
+from factmill.tasks.models.embed import SentenceEncoder
+from factmill.tasks.models.model_folder import models_folder
 
 ADDRESS = "tcp://10.0.0.5:8786"
 
@@ -38,7 +38,7 @@ def test_a_damaged_folder_is_refused_when_named_and_left_out_else(
     tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # the packaged encoder is converted on first use, which takes a while
-    monkeypatch.setattr("tasks.engine.cluster.working.choose_embedder", lambda home: "char-ngrams-1")
+    monkeypatch.setattr("factmill.tasks.engine.cluster.working.choose_embedder", lambda home: "char-ngrams-1")
     weights = (tiny / "model.bin").read_bytes()
     (tiny / "model.bin").write_bytes(bytes([weights[0] ^ 1]) + weights[1:])
     with pytest.raises(UsageError, match=r"damaged: model\.bin does not hold what was written"):

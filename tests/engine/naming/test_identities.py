@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from support.graphs.rdf_lines import spell_out
 
-from tasks.core.service_settings import SCRIPTED, Endpoint, Model, Wikidata
-from tasks.engine.naming.identities import (
+from factmill.tasks.core.service_settings import SCRIPTED, Endpoint, Model, Wikidata
+from factmill.tasks.engine.naming.identities import (
     check_graph_languages,
     has_translator,
     identify_service,
@@ -16,11 +16,11 @@ from tasks.engine.naming.identities import (
     wikidata_identity,
     world_identity,
 )
-from tasks.errors import UsageError
-from tasks.graph.load import load_graph
-from tasks.graph.lookup import open_graph
-from tasks.settings import World, graphs_folder
-from tasks.world.data import digest_world
+from factmill.tasks.errors import UsageError
+from factmill.tasks.graph.load import load_graph
+from factmill.tasks.graph.lookup import open_graph
+from factmill.tasks.settings import World, graphs_folder
+from factmill.tasks.world.data import digest_world
 
 SCRIPTED_MODEL = Model(kind="scripted", name=SCRIPTED)
 
@@ -54,17 +54,11 @@ def graph(own_home: Path, tmp_path: Path) -> str:
         return opened.identity
 
 
-def test_the_embedded_world_is_named_by_its_files() -> None:
+def test_a_service_is_named_by_the_files_of_the_world_its_address_or_its_triples(own_home: Path, graph: str) -> None:
     assert world_identity() == f"embedded-{digest_world()[:16]}"
-
-
-def test_a_wikidata_is_named_by_the_world_its_address_or_its_triples(own_home: Path, graph: str) -> None:
     assert wikidata_identity(EMBEDDED, own_home) == f"{world_identity()}/wikidata"
     assert wikidata_identity(WEB, own_home) == "https://wikidata.example/sparql"
     assert wikidata_identity(GRAPH, own_home) == graph
-
-
-def test_a_service_is_named_by_its_address_or_by_the_embedded_world() -> None:
     assert identify_service("falcon", "https://falcon.example") == "https://falcon.example"
     assert identify_service("falcon", "embedded") == f"{world_identity()}/falcon"
 

@@ -6,18 +6,21 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
+from support.builds.changes import LOCK
+from support.worlds.other_assets import assets_at, forget_assets
 
-from tasks import assets
-from tasks.core.fingerprints import digest_bytes, digest_json
-from tasks.engine.benchmark import Assets, Benchmark, Inputs, Locked
-from tasks.engine.naming.import_closure import close_over_imports, digest_closure
-from tasks.engine.naming.locks import code_digest, make_lock
-from tasks.engine.naming.own_code import read_code
-from tasks.errors import BuildError
-from tasks.granola.benchmark import GRANOLA
-from tasks.options import Params, RunOptions
-from tasks.slaq.benchmark import SLAQ
-from tasks.storage.source_files import SourceFile
+from factmill.tasks.core.fingerprints import digest_bytes, digest_json
+from factmill.tasks.diff.core.locks import compare_locks
+from factmill.tasks.engine.benchmark import Assets, Benchmark, Inputs, Locked
+from factmill.tasks.engine.naming import rooms
+from factmill.tasks.engine.naming.locks import make_lock
+from factmill.tasks.engine.naming.rooms import close_over_imports, describe_code, read_code
+from factmill.tasks.errors import BuildError
+from factmill.tasks.granola.benchmark import GRANOLA
+from factmill.tasks.options import Params, RunOptions
+from factmill.tasks.slaq.benchmark import SLAQ
+from factmill.tasks.slaq.evaluation.record import SLAQ_EVALUATION
+from factmill.tasks.storage.source_files import SourceFile
 
 RECIPES = ["granola", "multihal", "biokalma", "slaq", "fanoutqa"]
 WORLD = """
@@ -58,7 +61,7 @@ INPUTS: Locked[Inputs] = Locked(ToyInputs(params=ToyParams()), FILES)
 
 
 @pytest.fixture
-def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def root(tmp_path: Path) -> Iterator[Path]:
     """Put a prompt, a list and a query of the test's own in place of ours, and a world file beside them."""
     root = tmp_path / "root"
     for name, text in {
@@ -73,16 +76,14 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         path = root / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
-    monkeypatch.setattr(assets, "ROOT", root)
-    assets.load_prompt.cache_clear()
-    yield root
-    assets.load_prompt.cache_clear()
+    with assets_at(root):
+        yield root
 
 
 def lock_of(
     root: Path, inputs: Locked[Inputs] = INPUTS, used: Assets = ASSETS, benchmark: Benchmark = GRANOLA
 ) -> dict[str, Any]:
-    assets.load_prompt.cache_clear()
+    forget_assets()
     return make_lock(replace(benchmark, assets=used), inputs, RunOptions(world=str(root / "world.toml")))
 
 
@@ -100,55 +101,45 @@ def test_a_lock_names_every_input_by_its_content(root: Path) -> None:
         "scripted": None,
     }
     named = (lock["benchmark"], lock["code"], lock["world"]["epoch"])
-    assert named == ("granola", code_digest("flows.granola"), "2024-01-01")
+    assert named == ("granola", describe_code(GRANOLA.recipe), "2024-01-01")
     assert lock["services"]["wikidata"] == "http://a/sparql"
 
 
-@pytest.mark.parametrize(
-    "inputs",
-    [
-        Locked(ToyInputs(params=ToyParams(limit=4)), FILES),
-        Locked(ToyInputs(params=ToyParams(limit=None)), FILES),
-        Locked(ToyInputs(params=ToyParams(relations=("P20", "P19"))), FILES),
-        Locked(ToyInputs(params=ToyParams(), first="20230102"), FILES),
-        Locked(ToyInputs(params=ToyParams()), {**FILES, "P20": [source("P20.json", "c")]}),
-        Locked(ToyInputs(params=ToyParams()), {"P19": FILES["P19"]}),
-        Locked(ToyInputs(params=ToyParams()), FILES, wikidata="a graph"),
-    ],
-    ids=range(7),
-)
-def test_another_input_makes_another_lock(root: Path, inputs: Locked[Inputs]) -> None:
-    assert lock_of(root, inputs) != lock_of(root)
+PLAIN = ToyInputs(params=ToyParams())
 
 
 @pytest.mark.parametrize(
     "change",
     [
-        {"prompts": ("toy/ask", "toy/tell")},
-        {"prompts": ("toy/tell",)},
-        {"lists": ()},
-        {"lists": ("more.txt",)},
-        {"queries": ()},
-        {"queries": ("toy/list",)},
+        {"inputs": Locked(ToyInputs(params=ToyParams(limit=4)), FILES)},
+        {"inputs": Locked(ToyInputs(params=ToyParams(limit=None)), FILES)},
+        {"inputs": Locked(ToyInputs(params=ToyParams(relations=("P20", "P19"))), FILES)},
+        {"inputs": Locked(ToyInputs(params=ToyParams(), first="20230102"), FILES)},
+        {"inputs": Locked(PLAIN, {**FILES, "P20": [source("P20.json", "c")]})},
+        {"inputs": Locked(PLAIN, {"P19": FILES["P19"]})},
+        {"inputs": Locked(PLAIN, FILES, wikidata="a graph")},
+        {"used": replace(ASSETS, prompts=("toy/ask", "toy/tell"))},
+        {"used": replace(ASSETS, prompts=("toy/tell",))},
+        {"used": replace(ASSETS, lists=())},
+        {"used": replace(ASSETS, lists=("more.txt",))},
+        {"used": replace(ASSETS, queries=())},
+        {"used": replace(ASSETS, queries=("toy/list",))},
+        {"benchmark": SLAQ},
     ],
-    ids=str,
+    ids=range(14),
 )
-def test_another_prompt_list_or_query_makes_another_lock(root: Path, change: dict[str, Any]) -> None:
-    assert lock_of(root, used=replace(ASSETS, **change)) != lock_of(root)
+def test_another_input_prompt_list_query_or_benchmark_makes_another_lock(root: Path, change: dict[str, Any]) -> None:
+    assert lock_of(root, **change) != lock_of(root)
 
 
-@pytest.mark.parametrize("name", ["prompts/toy/ask.md", "data/lists/words.txt", "sparql/toy/find.rq"])
-def test_a_changed_file_makes_another_lock(root: Path, name: str) -> None:
+USED = ("prompts/toy/ask.md", "data/lists/words.txt", "sparql/toy/find.rq")
+
+
+@pytest.mark.parametrize("name", [*USED, "prompts/toy/tell.md", "data/lists/more.txt", "sparql/toy/list.rq"])
+def test_a_changed_file_makes_another_lock_where_the_build_uses_it(root: Path, name: str) -> None:
     before = lock_of(root)
     (root / name).write_text((root / name).read_text() + "more\n")
-    assert lock_of(root) != before
-
-
-@pytest.mark.parametrize("name", ["prompts/toy/tell.md", "data/lists/more.txt", "sparql/toy/list.rq"])
-def test_a_file_that_the_build_does_not_use_does_not_count(root: Path, name: str) -> None:
-    before = lock_of(root)
-    (root / name).write_text((root / name).read_text() + "more\n")
-    assert lock_of(root) == before
+    assert (lock_of(root) != before) == (name in USED)
 
 
 def test_neither_the_order_of_units_nor_the_place_of_files_counts(root: Path) -> None:
@@ -158,73 +149,112 @@ def test_neither_the_order_of_units_nor_the_place_of_files_counts(root: Path) ->
 
 
 @pytest.mark.parametrize(
-    ("old", "new"),
+    ("old", "new", "counts"),
     [
-        ("epoch = 2024-01-01", "epoch = 2024-01-02"),
-        ("http://a/sparql", "http://z/sparql"),
-        ('name = "m"', 'name = "other"'),
-        ('kind = "openai"\nname = "m"', 'kind = "scripted"'),
+        ("epoch = 2024-01-01", "epoch = 2024-01-02", True),
+        ("http://a/sparql", "http://z/sparql", True),
+        ('name = "m"', 'name = "other"', True),
+        ('kind = "openai"\nname = "m"', 'kind = "scripted"', True),
+        ('"me"', '"someone else"', False),
+        ('"http://b"', '"http://b", limits = { parallel = 1 }', False),
     ],
 )
-def test_another_world_makes_another_lock(root: Path, old: str, new: str) -> None:
+def test_another_world_makes_another_lock_but_not_who_asks_and_how_fast(
+    root: Path, old: str, new: str, counts: bool
+) -> None:
     before = lock_of(root)
     (root / "world.toml").write_text(WORLD.replace(old, new))
-    assert lock_of(root) != before
+    assert (lock_of(root) != before) == counts
 
 
-def test_who_asks_and_how_fast_does_not_count(root: Path) -> None:
-    before = lock_of(root)
-    (root / "world.toml").write_text(
-        WORLD.replace('"me"', '"someone else"').replace('"http://b"', '"http://b", limits = { parallel = 1 }')
+def describe_changed(monkeypatch: pytest.MonkeyPatch, module: str, old: str, new: str) -> dict[str, Any]:
+    """Return the code of GRANOLA-EQ as its lock would name it with another text in a module."""
+    code = {**read_code()}
+    assert code[module].count(old) == 1
+    code[module] = code[module].replace(old, new)
+    monkeypatch.setattr(rooms, "read_code", lambda _packages=(): code)
+    rooms.read_recipe.cache_clear()
+    try:
+        return describe_code(GRANOLA.recipe)
+    finally:
+        rooms.read_recipe.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("module", "old", "new", "named"),
+    [
+        ("factmill.flows.granola", "    find_qids,", "    find_qids,  find_qids,", "granola"),
+        ("factmill.flows.granola", "locked.inputs.limits", "list(locked.inputs.limits)", "granola"),
+        (
+            "factmill.tasks.granola.params",
+            "from_wikidata=from_wikidata",
+            "from_wikidata=not from_wikidata",
+            "lock_inputs",
+        ),
+        ("factmill.flows.recipes", "for each in steps:", "for each in steps[1:]:", "make_recipe"),
+        ("factmill.flows.recipes", "most_rows: int | None = None", "most_rows: int | None = 9", "Stage"),
+        ("factmill.tasks.granola.levels", "_HOPS = ", "_HOPS = 1 + ", "_HOPS"),
+        ("factmill.tasks.core.authoring.granularity", "MAX_LEVELS = ", "MAX_LEVELS = 1 + ", "MAX_LEVELS"),
+        ("factmill.tasks.text.matching", "def normalise(text: str)", 'def normalise(text: str = "")', "normalise"),
+        # what the engine reads all replies with
+        ("factmill.tasks.text.undressing", "MOST_RELAXED = ", "MOST_RELAXED = 1 + ", "MOST_RELAXED"),
+    ],
+)
+def test_changed_code_that_decides_rows_is_named_in_the_lock(
+    monkeypatch: pytest.MonkeyPatch, module: str, old: str, new: str, named: str
+) -> None:
+    before, after = describe_code(GRANOLA.recipe), describe_changed(monkeypatch, module, old, new)
+    changed = compare_locks(*({**LOCK, "code": code} for code in (before, after))).changes
+    assert [each.cause.label for each in changed] == [f"code: {module}:{named}"]
+
+
+@pytest.mark.parametrize(
+    "module",
+    [
+        "factmill.flows.cli.main",
+        "factmill.flows.commands.builds",
+        "factmill.flows.slaq",
+        "factmill.tasks.slaq.questions",
+        "factmill.tasks.granola.benchmark",
+        "factmill.tasks.granola.release",
+        "factmill.tasks.engine.building",
+        "factmill.tasks.storage.builds",
+        "factmill.tasks.core.service_settings",
+        "factmill.tasks.granola.levels",
+    ],
+)
+def test_words_new_names_and_other_rooms_leave_the_lock_as_it_is(monkeypatch: pytest.MonkeyPatch, module: str) -> None:
+    first = read_code()[module].partition("\n")[0]
+    described = describe_changed(monkeypatch, module, first, f'"""Other words. {first.removeprefix(chr(34) * 3)}')
+    assert described == describe_code(GRANOLA.recipe)
+    after = describe_changed(monkeypatch, module, first, f"# a comment\n\n{first}")
+    assert after == describe_code(GRANOLA.recipe)
+
+
+def test_a_raised_version_is_named_in_the_lock(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = describe_code(GRANOLA.recipe)
+    monkeypatch.setitem(
+        rooms.ROOMS, "engine", rooms.Version(before["rooms"]["engine"] + 1, "rows are sorted otherwise")
     )
-    assert lock_of(root) == before
-
-
-def test_benchmarks_of_the_same_inputs_have_locks_of_their_own(root: Path) -> None:
-    assert lock_of(root, benchmark=SLAQ) != lock_of(root)
-
-
-def changes_granola(module: str) -> bool:
-    changed = {**read_code(), module: read_code()[module] + "\nLATER = True\n"}
-    return digest_closure(["flows.granola"], changed)[:16] != code_digest("flows.granola")
-
-
-@pytest.mark.parametrize(
-    "module",
-    [
-        "flows.granola",
-        "tasks.granola.generate",
-        "tasks.core.authoring.granularity",
-        "tasks.engine.building",
-        "tasks.granola.kinds",
-    ],
-)
-def test_changed_code_that_a_recipe_rests_on_changes_its_lock(module: str) -> None:
-    assert changes_granola(module)
-
-
-@pytest.mark.parametrize(
-    "module",
-    [
-        "flows.cli.main",
-        "flows.cli.build",
-        "flows.commands.show",
-        "flows.commands.doctor",
-        "flows.slaq",
-        "tasks.slaq.questions",
-    ],
-)
-def test_help_texts_and_the_steps_of_other_benchmarks_leave_its_lock_as_it_is(module: str) -> None:
-    assert not changes_granola(module)
+    after = describe_code(GRANOLA.recipe)
+    (change,) = compare_locks(*({**LOCK, "code": code} for code in (before, after))).changes
+    assert (change.cause.label, change.cause.told) == ("code: engine", "1 → 2")
 
 
 @pytest.mark.parametrize("name", RECIPES)
 def test_no_recipe_rests_on_the_command_or_on_another_recipe(name: str) -> None:
-    modules = close_over_imports([f"flows.{name}"], read_code())
-    assert [module for module in modules if module.startswith("flows.cli.main")] == []
-    assert [recipe for recipe in RECIPES if f"flows.{recipe}" in modules] == [name]
+    modules = close_over_imports([f"factmill.flows.{name}"], read_code())
+    assert [module for module in modules if module.startswith("factmill.flows.cli.main")] == []
+    assert [recipe for recipe in RECIPES if f"factmill.flows.{recipe}" in modules] == [name]
 
 
-def test_a_benchmark_without_a_recipe_has_no_digest() -> None:
-    with pytest.raises(BuildError, match=r"no module flows\.cake"):
-        code_digest("flows.cake")
+def test_the_code_of_an_evaluation_that_names_its_record_is_that_of_its_flow_and_its_own() -> None:
+    definitions = describe_code(SLAQ_EVALUATION.recipe)["definitions"]
+    assert {"make_flow", "make_judging"} <= definitions["factmill.tasks.evaluation.steps"].keys()
+    assert "ask_model" in definitions["factmill.tasks.evaluation.answering"]
+    assert "mark" in definitions["factmill.tasks.slaq.evaluation.ask"]
+
+
+def test_a_benchmark_without_a_recipe_has_no_code() -> None:
+    with pytest.raises(BuildError, match=r"no factmill\.flows\.cake:cake"):
+        describe_code("factmill.flows.cake:cake")

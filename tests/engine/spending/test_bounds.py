@@ -4,10 +4,10 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from tasks.clients.sending.lazy import LazyService
-from tasks.core.calls.call import Call, Deliver, Reply
-from tasks.core.spending.bounds import Bounds
-from tasks.errors import BudgetReached
+from factmill.tasks.clients.sending.lazy import LazyService
+from factmill.tasks.core.calls.call import Call, Deliver, Reply
+from factmill.tasks.core.spending.bounds import Bounds
+from factmill.tasks.errors import BudgetReached
 
 CALLS = [Call("here", "translate_text", {"text": str(number)}) for number in range(5)]
 

@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from tasks.assets import ROOT, load_prompt
-from tasks.core.prompts import fill_in
-from tasks.core.service_settings import Endpoint, Limits, Model
-from tasks.engine.naming.identities import identify_service
-from tasks.engine.spending.forecasting import CHARACTERS_A_TOKEN, Basis, count_prompt, forecast_build
-from tasks.errors import UsageError
-from tasks.granola.evaluation.record import GRANOLA_EVALUATION
-from tasks.settings import World, load_world
-from tasks.storage.forecasts import Asked
+from factmill.tasks.assets import ROOT, load_prompt
+from factmill.tasks.core.prompts import fill_in
+from factmill.tasks.core.service_settings import Endpoint, Limits, Model
+from factmill.tasks.engine.naming.identities import identify_service
+from factmill.tasks.engine.spending.forecasting import CHARACTERS_A_TOKEN, Basis, count_prompt, forecast_build
+from factmill.tasks.errors import UsageError
+from factmill.tasks.granola.evaluation.record import GRANOLA_EVALUATION
+from factmill.tasks.settings import World, load_world
+from factmill.tasks.storage.builds import Asked
 
 URL = "http://127.0.0.1:9/v1"
 
@@ -191,7 +191,7 @@ def test_nothing_is_forecast_of_rows_that_never_came():
 
 
 def test_what_forecasts_leaves_prefect_alone_until_its_settings_stand():
-    told = "import sys, flows.commands.spending.forecast; assert 'prefect' not in sys.modules"
+    told = "import sys, factmill.flows.commands.spending; assert 'prefect' not in sys.modules"
     assert subprocess.run([sys.executable, "-c", told], cwd=ROOT, check=False).returncode == 0
 
 

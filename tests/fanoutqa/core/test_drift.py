@@ -6,8 +6,15 @@ from typing import Any
 
 import pytest
 
-from tasks.fanoutqa.core.drift import COLUMNS, compare_findings, count_drift, judge_drift, share_lost, write_drift
-from tasks.fanoutqa.core.rows import Reference
+from factmill.tasks.fanoutqa.core.drift import (
+    COLUMNS,
+    compare_findings,
+    count_drift,
+    judge_drift,
+    share_lost,
+    write_drift,
+)
+from factmill.tasks.fanoutqa.core.rows import Reference
 
 GONE = "evidence_missing: there is no such page"
 DOWN = "wikipedia_failed: http_503"

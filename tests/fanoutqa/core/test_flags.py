@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tasks.fanoutqa.core.flags import FLAGS, find_same_facts, find_structure_flags
-from tasks.fanoutqa.core.questions import Evidence, FanOutQuestion, SubQuestion, read_decomposition
-from tasks.text.values.answers import Answer
+from factmill.tasks.fanoutqa.core.flags import FLAGS, find_same_facts, find_structure_flags
+from factmill.tasks.fanoutqa.core.questions import Evidence, FanOutQuestion, SubQuestion, read_decomposition
+from factmill.tasks.text.values.answers import Answer
 
 LAKES = ("Alder Lake", "Birch Lake", "Cedar Lake", "Dogwood Lake", "Elm Lake")
 

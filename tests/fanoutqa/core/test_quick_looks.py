@@ -2,8 +2,8 @@
 
 import pytest
 
-from tasks.fanoutqa.core.quick_looks import could_hold, list_beginnings
-from tasks.text.folded import fold_text
+from factmill.tasks.fanoutqa.core.flags import could_hold, list_beginnings
+from factmill.tasks.text.matching import fold_text
 
 
 @pytest.mark.parametrize(

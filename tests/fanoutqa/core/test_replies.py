@@ -3,8 +3,8 @@
 import pytest
 from support.steps.replies import hearing
 
-from tasks.core.replies import Unreadable
-from tasks.fanoutqa.core.replies import (
+from factmill.tasks.core.replies import Unreadable
+from factmill.tasks.fanoutqa.core.replies import (
     OBJECTIVITY,
     REWRITE,
     WordingReply,

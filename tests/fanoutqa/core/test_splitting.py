@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from tasks.fanoutqa.core.splitting import Side, split_questions
+from factmill.tasks.fanoutqa.core.flags import Side, split_questions
 
 Asked = tuple[str, tuple[str, ...], Side | None]
 APART: list[Asked] = [(f"q{at}", tuple(f"article {at} {each}" for each in range(5)), None) for at in range(20_000)]

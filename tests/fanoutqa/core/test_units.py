@@ -2,8 +2,8 @@
 
 import pytest
 
-from tasks.fanoutqa.core.units import find_added_units, find_passage, find_unproven
-from tasks.text.values.answers import Answer
+from factmill.tasks.fanoutqa.core.wordings import find_added_units, find_passage, find_unproven
+from factmill.tasks.text.values.answers import Answer
 
 HIGH = "What are the height of the five tallest towers of Austria?"
 

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 from support.rows.fanout_wordings import ISLANDS_QUESTION, LISTED, NAMED, TOWERS_QUESTION
 
-from tasks.core.authoring.fanout_wording import Wording
-from tasks.fanoutqa.core.wordings import find_additions
+from factmill.tasks.core.authoring.fanout_wording import Wording
+from factmill.tasks.fanoutqa.core.wordings import find_additions
 
 
 @pytest.mark.parametrize(

@@ -6,16 +6,21 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from tasks.core.evaluation.rows import EvaluationMetric, Score
-from tasks.core.measures.metrics import Metric
-from tasks.core.rows import arrow_schema, arrow_table
-from tasks.fanoutqa.core.evaluation.rows import JudgedFanOut, ScoredFanOut
-from tasks.fanoutqa.core.evaluation.scoring import score_answers
-from tasks.fanoutqa.core.evaluation.similarity import pair_answers, place_scores
-from tasks.fanoutqa.core.evaluation.strings.golds import write_gold
-from tasks.fanoutqa.evaluation.figures import PAPER, UPPER_BOUND, draw_figures
-from tasks.fanoutqa.evaluation.lemmas import load_lemmatizer
-from tasks.fanoutqa.evaluation.measure import LOWER_BOUND, list_items, measure_fanoutqa
+from factmill.tasks.core.evaluation.rows import EvaluationMetric, Score
+from factmill.tasks.core.measures.metrics import Metric
+from factmill.tasks.core.rows import arrow_schema, arrow_table
+from factmill.tasks.fanoutqa.core.evaluation.rows import JudgedFanOut, ScoredFanOut
+from factmill.tasks.fanoutqa.core.evaluation.scoring import pair_answers, place_scores, score_answers
+from factmill.tasks.fanoutqa.core.evaluation.strings.golds import write_gold
+from factmill.tasks.fanoutqa.evaluation.lemmas import load_lemmatizer
+from factmill.tasks.fanoutqa.evaluation.measure import (
+    LOWER_BOUND,
+    PAPER,
+    UPPER_BOUND,
+    draw_figures,
+    list_items,
+    measure_fanoutqa,
+)
 
 GOLD = {"Oslo": "$5 million", "Rome": True}
 RULES = load_lemmatizer("rules")

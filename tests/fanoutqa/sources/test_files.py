@@ -8,14 +8,13 @@ from typing import Any
 import pytest
 from support.rows.fanout_questions import author_question, leaf, release_dev, release_test
 
-from tasks.core.rows import Reject
-from tasks.errors import SourceError
-from tasks.fanoutqa.core.questions import list_sub_questions
-from tasks.fanoutqa.core.rows import FanOutRow
-from tasks.fanoutqa.sources.files import examine_question, read_question_file
-from tasks.storage.source_files import SourceFile, lock_source, name_source
-from tasks.storage.source_rows import ReadRow
-from tasks.text.values.answers import Answer
+from factmill.tasks.core.rows import Reject
+from factmill.tasks.errors import SourceError
+from factmill.tasks.fanoutqa.core.questions import list_sub_questions
+from factmill.tasks.fanoutqa.core.rows import FanOutRow
+from factmill.tasks.fanoutqa.sources.files import examine_question, read_question_file
+from factmill.tasks.storage.source_files import ReadRow, SourceFile, lock_source, name_source
+from factmill.tasks.text.values.answers import Answer
 
 
 def read(file: Path, text: str) -> list[ReadRow]:

@@ -13,11 +13,11 @@ import pytest
 from support.commands.command import Factmill, Ran
 from support.commands.without_privileges import PROGRAM, find_hindrance
 
-from flows.serving import RebuildParams, check_keys
-from tasks.core.calls.call import Call, Reply
-from tasks.errors import SettingsError
-from tasks.options import RunOptions
-from tasks.storage.recording.journal import encode_line, make_record
+from factmill.flows.serving import RebuildParams, check_keys
+from factmill.tasks.core.calls.call import Call, Reply
+from factmill.tasks.errors import SettingsError
+from factmill.tasks.options import RunOptions
+from factmill.tasks.storage.recording.journal import encode_line, make_record
 
 GOOD = {"question": "Where was Abbas Kiarostami born?", "answers": ["Tehran"]}
 DEEP, LONG = "[" * 10_000 + "]" * 10_000, "9" * 5000

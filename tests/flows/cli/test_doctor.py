@@ -10,8 +10,8 @@ from support.messages.server import KEY, MessagesServer
 from support.webs.loopback import Loopback, Seen
 from support.webs.proxies import LoopbackProxy
 
-from flows.commands.doctor import examine
-from tasks.storage.housekeeping.prefect_history import history_of
+from factmill.flows.commands.doctor import examine
+from factmill.tasks.storage.housekeeping.prefect_history import history_of
 
 
 @pytest.fixture
@@ -52,7 +52,7 @@ def test_doctor_reports_a_damaged_history_of_prefect(tmp_path: Path, server: Loo
 def test_a_cluster_that_does_not_answer_is_told(
     tmp_path: Path, server: Loopback, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tasks.engine.cluster.asking._CONNECT_S", 0.1)
+    monkeypatch.setattr("factmill.tasks.engine.cluster.asking._CONNECT_S", 0.1)
     monkeypatch.setenv("FACTMILL_CLUSTER", "tcp://127.0.0.1:9")
     server.handle = lambda _: {"json": {}}
     found = look(tmp_path, server)["compute"]

@@ -18,11 +18,11 @@ from support.habits.server import HabitsServer, write_habit_world
 from support.models.scripted_chat import ScriptedChat
 from support.webs.prepared import link_prepared
 
-from tasks.assets import ROOT
-from tasks.errors import RepliesAwaited
-from tasks.world.data import WORLD_FOLDER
-from tasks.world.files.reading import load_world_data
-from tasks.world.rdf import write_rdf
+from factmill.tasks.assets import ROOT
+from factmill.tasks.errors import RepliesAwaited
+from factmill.tasks.world.data import WORLD_FOLDER
+from factmill.tasks.world.files import load_world_data
+from factmill.tasks.world.rdf import write_rdf
 
 SOURCES = ROOT / "data" / "world" / "sources"
 ON_PREFECT = ("README.md", "docs/measure/evaluate.md")

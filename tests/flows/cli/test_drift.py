@@ -15,13 +15,13 @@ import requests
 from support.commands.command import Factmill
 from support.webs.page_histories import HISTORIES, LATER, THEN, copy_world, revid_of
 
-from tasks.core.rows import arrow_table
-from tasks.fanoutqa.core.drift import COLUMNS
-from tasks.fanoutqa.core.rows import FanOutQuestionRow, Reference
-from tasks.settings import ROOT
-from tasks.storage.builds import publish
-from tasks.storage.warehouse import open_warehouse
-from tasks.world.serving import running_world
+from factmill.tasks.core.rows import arrow_table
+from factmill.tasks.fanoutqa.core.drift import COLUMNS
+from factmill.tasks.fanoutqa.core.rows import FanOutQuestionRow, Reference
+from factmill.tasks.settings import ROOT
+from factmill.tasks.storage.builds import publish
+from factmill.tasks.storage.warehouse import open_warehouse
+from factmill.tasks.world.serving import running_world
 
 SAMPLE = Path(__file__).parents[2] / "world" / "sample"
 

@@ -17,9 +17,10 @@ import typer
 from support.commands.command import ROOT, Factmill
 from support.steps.warehouses import empty_warehouse
 
-from flows.cli.options import list_options, read_options
-from flows.serving import ServeOptions
-from tasks.options import BY_FILES, HIDDEN
+from factmill.flows.cli.options import list_options, read_options
+from factmill.flows.serving import ServeOptions
+from factmill.tasks.options import BY_FILES, HIDDEN
+from factmill.tasks.storage.warehouse import open_warehouse
 
 REPORT_KEYS = {
     "build_id",
@@ -222,6 +223,15 @@ def test_wrong_usage_is_told_in_words(
     assert "Traceback" not in ran.err
 
 
+def test_a_merged_row_leads_to_the_row_that_it_is_in(factmill: Factmill, embedded_builds: Any) -> None:
+    build = embedded_builds["slaq"]["build_id"]
+    with open_warehouse(factmill.home / "factmill.duckdb") as db:
+        query = "SELECT id, into_id FROM merged_rows WHERE build_id = ? ORDER BY id LIMIT 1"
+        (merged, into) = db.execute(query, [build]).fetchone() or ("", "")
+    ran = factmill("explain", "slaq", merged, "--build", build)
+    assert (ran.code, f"{merged} was merged into {into}: factmill explain slaq {into}" in ran.err) == (2, True), ran.err
+
+
 def test_a_benchmark_that_was_not_built_has_no_latest_build(factmill: Factmill, tmp_path: Path) -> None:
     ran = factmill("verify", "latest:fanoutqa", "--warehouse", empty_warehouse(tmp_path / "empty.duckdb"))
     assert ran.code == 2
@@ -242,7 +252,7 @@ def test_a_process_ends_with_the_code_of_its_command(factmill: Factmill) -> None
 def test_a_process_without_its_usual_streams_opens_no_file_in_their_place(tmp_path: Path, closed: str) -> None:
     told = tmp_path / "told"
     program = (
-        "import os, sys; from flows.cli import entry, main; main._run_command = lambda: ["
+        "import os, sys; from factmill.flows.cli import entry, main; main._run_command = lambda: ["
         f"open({str(told)!r}, 'w').write(str(min(os.open('/', 0) for _ in range(3)))), print(1), sys.stderr.write('2'), 0][-1]; "
         "entry.main()"
     )

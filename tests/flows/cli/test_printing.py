@@ -1,9 +1,17 @@
-"""What is printed for people: nothing that sources and models say acts on the terminal."""
+"""What is printed for people: nothing that sources and models say acts on the terminal; the list of the commands."""
+
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
+from typer.core import TyperCommand
+from typer.main import get_command
 
-from flows.cli.options import print_lines
-from flows.commands.show import print_rows
+from factmill.flows.cli.main import COMMANDS, app
+from factmill.flows.cli.options import print_lines, print_result, write_file
+from factmill.flows.commands.builds import print_rows
+from factmill.tasks.errors import OutputError
 
 HOSTILE = "\x1b]0;a title\x07 \x9b2J \u202eturned"
 
@@ -23,3 +31,38 @@ def test_no_lines_are_no_empty_one(capsys: pytest.CaptureFixture[str]) -> None:
     print_lines(iter(()))
     print_lines([""])
     assert capsys.readouterr().out == "\n"
+
+
+@pytest.mark.parametrize(
+    ("as_json", "out", "err"), [(True, '{"a": "é"}\n', ""), (False, "one\ntwo\n", "note: [U+0007]\n")]
+)
+def test_a_result_is_one_object_or_lines_with_notes_beside(
+    as_json: bool, out: str, err: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    print_result(as_json, {"a": "é"}, ["one", "two"], "", "note: \x07")
+    assert capsys.readouterr() == (out, err)
+
+
+def test_a_file_that_cannot_be_written_is_told_with_the_option_that_named_it(tmp_path: Path) -> None:
+    assert write_file("one\n", tmp_path / "made/a.txt", "--to").read_text() == "one\n"
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OutputError, match=r"file/a.txt: cannot be written: .*; name another place with --to$"):
+        write_file("", tmp_path / "file/a.txt", "--to")
+    with pytest.raises(OutputError, match=r"none/a.txt: cannot be written: No such file or directory$"):
+        write_file("", tmp_path / "none/a.txt")
+
+
+def test_the_lines_of_the_help_are_those_of_the_commands() -> None:
+    commands = get_command(app).commands  # type: ignore[attr-defined]
+    assert list(commands) == list(COMMANDS)
+    for name, (_, line) in COMMANDS.items():
+        # as many characters as a terminal of 80 columns shows
+        assert TyperCommand(name, help=line).get_short_help_str(60) == commands[name].get_short_help_str(60), name
+
+
+def test_the_help_waits_for_nothing_that_commands_need() -> None:
+    heavy = {"factmill.flows.benchmarks", "factmill.flows.commands.build", "openai", "duckdb", "prefect"}
+    program = f"import sys; from factmill.flows.cli.main import app; app(['--help'], standalone_mode=False); print({heavy} & sys.modules.keys())"
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert "  doctor " in ran.stdout
+    assert ran.stdout.endswith("set()\n")

@@ -11,8 +11,8 @@ from support.commands.command import Factmill, Ran
 from support.worlds.planting import edited_prompt
 from support.worlds.replies import find_written
 
-from tasks.world import replies
-from tasks.world.replies import Key, RepliesFile, forget_replies, load_replies, replies_path, save_replies
+from factmill.tasks.world import replies
+from factmill.tasks.world.replies import Key, RepliesFile, forget_replies, load_replies, replies_path, save_replies
 
 PROMPT = "slaq/fact_type"
 

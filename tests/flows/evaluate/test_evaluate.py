@@ -1,4 +1,4 @@
-"""An evaluation from end to end, with the toy benchmark: built-in models, files of answers, models with odd manners, a judge that obeys what it reads, a kill."""
+"""Evaluations by the command: one, all, and one that asks from memory."""
 
 import itertools
 import json
@@ -13,14 +13,19 @@ from typing import Any
 
 import pytest
 from support.batches.server import BatchServer
+from support.builds.measured import list_overall
 from support.commands.command import Factmill
 from support.commands.toy_command import ToyCommand
 from support.models.scripted_chat import Message, ScriptedChat, write_chat_world
+from support.steps.warehouses import empty_warehouse
 
-from tasks.storage.warehouse import open_warehouse
+from factmill.tasks.storage.builds import published_table
+from factmill.tasks.storage.warehouse import open_warehouse
 
 NAMES = ("Germany", "France", "Italy", "Spain", "Portugal", "Austria", "Poland", "Japan")
+
 GOLD = {"Germany": "Q183", "France": "Q142", "Italy": "Q38", "Spain": "Q29"}
+
 ODD = {
     "Germany": "Q183",
     "France": "",
@@ -31,7 +36,6 @@ ODD = {
     "Poland": "I'm sorry, but I cannot answer that.",
     "Japan": "日本の番号は十七番です",
 }
-
 
 _copies = itertools.count()
 
@@ -324,3 +328,161 @@ def test_rows_of_an_earlier_factmill_are_told_of_by_name(toy: ToyCommand, change
     assert f"{made} was made by an earlier factmill" in ran.err and column in ran.err
     shown = toy("show", "countries_evaluation", code=0 if column == "is_right" else 1)
     assert column == "is_right" or f"wrote no {column}" in shown.err
+
+
+def test_what_fails_leaves_the_others_be_and_is_told_at_the_end(shared_toy: ToyCommand, tmp_path: Path) -> None:
+    chat = ScriptedChat(lambda _: (422, "no such thing"))
+    world = write_chat_world(tmp_path, chat.url, ["answerer"])
+    evaluate = ("evaluate", "all", "--world", world, "--model", "answerer", "--model", "oracle", "--reports", tmp_path)
+    ran = shared_toy(*evaluate, "--json", code=1)
+    *told, last = map(json.loads, ran.out.splitlines())
+    assert [each["metrics"][0]["value"] for each in told if "metrics" in each] == [1.0]
+    failed = {(each["benchmark"], each["model"]): each["why"] for each in last["failed"]}
+    assert "got no answer for any row (8 in all, the first: http_422" in failed["countries", "answerer"]
+    assert failed["granola", "oracle"] == failed["granola", "answerer"]
+    assert "make one: factmill build granola" in failed["granola", "oracle"]
+    assert len(told) == len(failed) + 1
+    again = next(each["next"] for each in last["failed"] if each["benchmark"] == "countries")
+    assert again == f"factmill evaluate countries --model answerer --world {world} --warehouse {shared_toy.warehouse}"
+    assert {Path(path).name for path in last["card"]} == {f"card-oracle.{form}" for form in ("html", "md", "json")}
+
+    out = shared_toy(*evaluate, code=1).out
+    chat.close()
+    assert f"evaluated: 1 of {len(told)}" in out and f"again: {again}" in out and "card-oracle.html" in out
+    assert out.count("no build of granola") == 1
+    card = json.loads((tmp_path / "card-oracle.json").read_text("utf-8"))
+    (part,) = (each for each in card["parts"] if each["rows"])
+    assert part["benchmark"] == "countries" and part["pages"][0]["link"] == f"{last['evaluated'][0]}.html"
+    missing = {each["benchmark"]: [one["command"] for one in each["missing"]] for each in card["parts"]}
+    assert missing["slaq"] == ["factmill build slaq", f"factmill evaluate slaq --world {world} --model oracle"]
+
+
+def test_a_model_that_none_could_ask_is_told_once_before_anything_is_asked(shared_toy: ToyCommand) -> None:
+    ran = shared_toy("evaluate", "all", "--model", "oracle", "--model", "oracel", code=2)
+    assert ran.out == "" and ran.err.count("--model oracel: the world embedded names no model so") == 1
+    assert "name it" in shared_toy("evaluate", "all", "--model", "oracle", "--questions", "q.jsonl", code=2).err
+
+
+def test_the_card_takes_the_latest_evaluation_on_the_same_rows_and_says_so(
+    shared_toy: ToyCommand, tmp_path: Path
+) -> None:
+    evaluate = ("evaluate", "countries", "--json", "--reports", tmp_path / "elsewhere", "--model")
+    ids = [shared_toy(*evaluate, "guesser", *more).json["evaluation_id"] for more in ((), ("--seed", "5"))]
+    shared_toy(*evaluate, "silent")
+    to = tmp_path / "card.json"
+    out = shared_toy("report", "all", "--model", "guesser", "--model", "silent", "--to", to).out
+    assert "Only a part of what was asked has a score (silent on countries 0.0 %" in out
+    part = json.loads(to.read_text("utf-8"))["parts"][-1]
+    assert part["left_out"] == [f"guesser: of 2 evaluations {ids[1]} was taken. Left out: {ids[0]} (seed: 0)."]
+    assert [(page["link"], page["command"]) for page in part["pages"][:1]] == [
+        ("", f"factmill report {ids[1]} --to {ids[1]}.html")
+    ]
+    unknown = shared_toy("report", "all", "--model", "gueser", "--to", to, code=2).err
+    assert "no evaluation of it is here" in unknown and "did you mean guesser?" in unknown
+    assert "all stands alone" in shared_toy("report", "all", ids[0], "--to", to, code=2).err
+    kept, shared_toy.warehouse = shared_toy.warehouse, empty_warehouse(tmp_path / "none.duckdb")
+    assert "factmill evaluate all --model NAME" in shared_toy("report", "all", "--to", to, code=2).err
+    shared_toy.warehouse = kept
+
+
+def test_evaluations_of_an_earlier_factmill_are_named_and_new_ones_are_made_beside_them(
+    shared_toy: ToyCommand, tmp_path: Path
+) -> None:
+    evaluate = ("evaluate", "countries", "--json", "--reports", tmp_path, "--model", "oracle", "--seed")
+    old = shared_toy(*evaluate, "1").json["evaluation_id"]
+    with open_warehouse(shared_toy.warehouse) as db:
+        db.execute("ALTER TABLE countries_answers DROP COLUMN tokens_in")
+        db.execute("UPDATE build_tables SET columns = list_filter(columns, lambda each: each.name <> 'tokens_in')")
+    told = shared_toy("report", old, "--to", tmp_path / "r.html", code=1).err
+    assert f"{old} was made by an earlier factmill, which wrote no tokens_in into countries_answers" in told
+    new = shared_toy(*evaluate, "2").json["evaluation_id"]
+    shared_toy("export", new, "--to", tmp_path / "out")
+    assert "which wrote no tokens_in" in shared_toy("report", old, "--to", tmp_path / "r.html", code=1).err
+    shared_toy("report", "all", "--model", "oracle", "--to", tmp_path / "c.html")
+    with open_warehouse(shared_toy.warehouse) as db:
+        db.execute("ALTER TABLE countries_answers ADD COLUMN gone INTEGER")
+    newest = shared_toy(*evaluate, "3").json["evaluation_id"]
+    with open_warehouse(shared_toy.warehouse) as db:
+        assert "gone" not in published_table(db, newest, "countries_answers").column_names
+
+
+def test_the_name_of_a_model_acts_on_no_terminal(shared_toy: ToyCommand, tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text('{"id": "c-Germany", "answer": "Q183"}\n', "utf-8")
+    name = "x\x1b[31m\nred " + "long " * 100
+    kept, shared_toy.warehouse = shared_toy.warehouse, tmp_path / "w.duckdb"
+    shared_toy("build", "countries", "--file", "names.txt")
+    out = shared_toy(
+        "evaluate", "countries", "--answers", tmp_path / "a.jsonl", "--model", name, "--reports", tmp_path
+    ).out
+    out += shared_toy("builds").out
+    shared_toy.warehouse = kept
+    assert "\x1b" not in out and out.count("x[U+001B][31m red long") == 2
+    assert max(map(len, out.splitlines())) < 250
+
+
+GOLDS = {"Germany": "Q183", "France": "Q142", "Finland": "Q33", "Italy": "Q38", "Poland": "Q36", "Japan": "Q17"}
+
+OVERALL = ("closed_book", "accuracy")
+
+
+@pytest.fixture(scope="module")
+def book(factmill_on_prefect: Factmill, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ToyCommand]:
+    folder = tmp_path_factory.mktemp("toy")
+    (folder / "names.txt").write_text("\n".join(GOLDS), "utf-8")
+    command = ToyCommand(factmill_on_prefect, folder, "toy_closed_book:COUNTRIES_CLOSED_BOOK")
+    command("build", "countries", "--file", "names.txt")
+    yield command
+    command.close()
+
+
+def test_built_in_models_are_the_ends_of_the_metric(book: ToyCommand, tmp_path: Path) -> None:
+    models = [word for name in ("oracle", "guesser", "silent") for word in ("--model", name)]
+    ran = book("evaluate", "countries", *models, "--json", "--reports", tmp_path)
+    told = {each["model"]: each for each in map(json.loads, ran.out.splitlines()) if "model" in each}
+    values = {model: list_overall(each)[OVERALL]["value"] for model, each in told.items()}
+    assert values == {"oracle": 1.0, "guesser": 0.0, "silent": 0.0}, "all answers differ, so each guess is wrong"
+    oracle = list_overall(told["oracle"])[OVERALL]
+    assert (oracle["n"], oracle["clusters"], oracle["unit"], oracle["judge"]) == (6, 5, "share", "")
+    assert {each["group"] for each in told["oracle"]["metrics"] if each["group_by"] == "letter"} == set("GFIPJ")
+    assert {Path(path).suffix for path in told["guesser"]["reports"]} == {".html", ".md", ".json"}
+    ids = [each["evaluation_id"] for each in told.values()]
+    book("report", *ids, "--to", tmp_path / "three.html")
+    page = (tmp_path / "three.html").read_text("utf-8")
+    assert "Accuracy by letter" in page and "Which number has Japan?" in page
+    assert "rebuilt byte for byte" in book("verify", ids[0]).out
+    shown = book("explain", "countries_evaluation", "closed_book/c-Germany", "--build", ids[0]).out
+    assert "  gold        Q183 | 183\n" in shown and "  score       right\n" in shown
+
+
+def test_answers_of_a_file_are_scored_and_what_is_missing_is_told(book: ToyCommand, tmp_path: Path) -> None:
+    book("evaluate", "countries", "--questions", tmp_path / "asked.jsonl")
+    asked = [json.loads(line) for line in (tmp_path / "asked.jsonl").read_text("utf-8").splitlines()]
+    assert [each["messages"] for each in asked if each["id"] == "c-Italy"] == [
+        [{"role": "user", "content": "Which number has Italy?"}]
+    ]
+    said = {"c-Germany": "**Answer:** 183", "c-France": "Q143", "c-Finland": "", "c-Italy": "q38.", "c-Japan": "Q17"}
+    path = tmp_path / "answers.jsonl"
+    path.write_text("".join(json.dumps({"id": each, "answer": text}) + "\n" for each, text in said.items()), "utf-8")
+    told = book("evaluate", "countries", "--answers", path, "--json", "--reports", tmp_path).json
+    overall = list_overall(told)[OVERALL]
+    assert (overall["value"], overall["n"], overall["n_unscored"]) == (0.6, 5, 1)
+    assert told["answers"]["missing"] == "1: c-Poland"
+
+
+def test_a_model_is_asked_each_question_once(book: ToyCommand, tmp_path: Path) -> None:
+    asked: list[str] = []
+
+    def answer(messages: object) -> tuple[int, str]:
+        question = messages[-1]["content"]  # type: ignore[index]
+        asked.append(question)
+        gold = next(gold for name, gold in GOLDS.items() if name in question)
+        return 200, {"Q142": "I'm sorry, but I cannot help with that.", "Q17": "Q18"}.get(gold, f"Answer: {gold}")
+
+    chat = ScriptedChat(answer)
+    world = write_chat_world(tmp_path, chat.url, ["mine"])
+    told = book("evaluate", "countries", "--world", world, "--model", "mine", "--json", "--reports", tmp_path).json
+    chat.close()
+    assert len(asked) == len(set(asked)) == len(GOLDS)
+    overall = list_overall(told)[OVERALL]
+    assert (overall["value"], overall["n"], overall["interval"]) == (0.666667, 6, "bootstrap")
+    assert (told["model"], told["items"], told["unscored"]) == ("mine (tester)", 6, 0)

@@ -14,10 +14,10 @@ from support.commands.command import Ran
 from support.models.scripted_chat import Message, ScriptedChat, write_chat_world
 from support.models.tiny_encoder import make_head, make_weights, write_checkpoint
 
-from tasks.models.converting.cross_encoder import add_cross_encoder
-from tasks.models.model_folder import models_folder, remove_model
-from tasks.storage.builds import published_table
-from tasks.storage.warehouse import open_warehouse
+from factmill.tasks.models.converting.encoder import add_cross_encoder
+from factmill.tasks.models.model_folder import models_folder, remove_model
+from factmill.tasks.storage.builds import published_table
+from factmill.tasks.storage.warehouse import open_warehouse
 
 Row = dict[str, Any]
 PLANTED = (

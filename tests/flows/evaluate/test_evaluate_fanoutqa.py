@@ -18,13 +18,13 @@ from support.habits.server import HabitsServer, write_habit_world
 from support.models.scripted_chat import Message, ScriptedChat, write_chat_world
 from support.models.tiny_encoder import make_head, make_weights, write_checkpoint
 
-from tasks.assets import ROOT
-from tasks.core.epochs import SNAPSHOT
-from tasks.fanoutqa.core.evaluation.strings.golds import write_gold
-from tasks.models.converting.cross_encoder import add_cross_encoder
-from tasks.models.cross_encoder import CrossEncoder
-from tasks.models.model_folder import model_path, models_folder, remove_model
-from tasks.storage.warehouse import open_warehouse
+from factmill.tasks.assets import ROOT
+from factmill.tasks.core.epochs import SNAPSHOT
+from factmill.tasks.fanoutqa.core.evaluation.strings.golds import write_gold
+from factmill.tasks.models.converting.encoder import add_cross_encoder
+from factmill.tasks.models.cross_encoder import CrossEncoder
+from factmill.tasks.models.model_folder import model_path, models_folder, remove_model
+from factmill.tasks.storage.warehouse import open_warehouse
 
 KEY = {"TEST_KEY": "secret-key-1"}
 ROUNDS = 4
@@ -46,7 +46,7 @@ class MeasuredFanOut(Measured):
 
     def calls(self) -> list[tuple[str, dict[str, Any], Any]]:
         """Return (operation, parts, body) of all recorded calls."""
-        from tasks.storage.bodies import unpack_body
+        from factmill.tasks.storage.recording.records import unpack_body
 
         with open_warehouse(self.warehouse) as db:
             found = db.execute("SELECT operation, parts, body FROM calls").fetchall()
@@ -161,8 +161,8 @@ def check_nothing_is_newer(measure: MeasuredFanOut, models: Models, rows: Sequen
 
 def list_newer_lines() -> list[str]:
     """Return pieces of text, without markup, of the pages asked for that stand in no revision up to the moment of the build."""
-    from tasks.world.data import WORLD_FOLDER
-    from tasks.world.files.reading import load_world_data
+    from factmill.tasks.world.data import WORLD_FOLDER
+    from factmill.tasks.world.files import load_world_data
 
     found: list[str] = []
     for article in load_world_data(WORLD_FOLDER).articles.values():

@@ -12,9 +12,9 @@ from support.builds.measured import Measured, list_overall
 from support.builds.small_builds import SmallBuilds
 from support.models.scripted_chat import Message, ScriptedChat, write_chat_world
 
-from tasks.assets import load_prompt
-from tasks.granola.core.evaluation.scoring import MAIN
-from tasks.granola.core.evaluation.settings import AGGREGATE, PROMPTS
+from factmill.tasks.assets import load_prompt
+from factmill.tasks.granola.core.evaluation.rows import AGGREGATE, PROMPTS
+from factmill.tasks.granola.core.evaluation.scoring import MAIN
 
 KEY = {"TEST_KEY": "secret-key-1"}
 

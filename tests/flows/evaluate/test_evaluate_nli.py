@@ -11,11 +11,11 @@ from support.builds.small_builds import SmallBuilds
 from support.commands.command import Factmill, Ran
 from support.models.tiny_encoder import make_head, make_weights, write_checkpoint
 
-from tasks.models.converting.cross_encoder import add_cross_encoder
-from tasks.models.cross_encoder import CONTRADICTION, ENTAILMENT, CrossEncoder
-from tasks.models.model_folder import model_path, models_folder, remove_model
-from tasks.storage.builds import published_table
-from tasks.storage.warehouse import open_warehouse
+from factmill.tasks.models.converting.encoder import add_cross_encoder
+from factmill.tasks.models.cross_encoder import CONTRADICTION, ENTAILMENT, CrossEncoder
+from factmill.tasks.models.model_folder import model_path, models_folder, remove_model
+from factmill.tasks.storage.builds import published_table
+from factmill.tasks.storage.warehouse import open_warehouse
 
 Run = Callable[..., Ran]
 LABELS = {"tiny-nli": ["contradiction", "neutral", "entailment"], "tiny-score": ["LABEL_0"]}

@@ -14,11 +14,11 @@ import numpy as np
 import pytest
 from support.commands.command import Factmill
 
-from tasks.engine.naming.identities import embedder_name
-from tasks.models.embed import share_embedder
-from tasks.settings import load_world
-from tasks.storage.builds import published_table
-from tasks.storage.warehouse import open_warehouse
+from factmill.tasks.engine.naming.identities import embedder_name
+from factmill.tasks.models.embed import share_embedder
+from factmill.tasks.settings import load_world
+from factmill.tasks.storage.builds import published_table
+from factmill.tasks.storage.warehouse import open_warehouse
 
 Evaluate = Callable[..., dict[tuple[str, ...], dict[str, Any]]]
 Rows = list[dict[str, Any]]

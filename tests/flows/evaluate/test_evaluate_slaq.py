@@ -10,7 +10,7 @@ from support.builds.measured import Measured, list_overall
 from support.builds.small_builds import SmallBuilds
 from support.models.scripted_chat import Message, ScriptedChat, write_chat_world
 
-from tasks.slaq.evaluation.measure import BOTH
+from factmill.tasks.slaq.evaluation.measure import BOTH
 
 RIGHT = "Verdict: 1"
 

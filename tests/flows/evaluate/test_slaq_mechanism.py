@@ -20,12 +20,12 @@ from support.commands.command import Factmill, Ran  # noqa: E402
 from support.models.scripted_chat import Message, ScriptedChat, write_chat_world  # noqa: E402
 from support.models.tiny_causal import write_model  # noqa: E402
 
-from tasks.slaq.core.mechanism.rows import FEATURES  # noqa: E402
+from factmill.tasks.slaq.core.mechanism.rows import FEATURES  # noqa: E402
 
 _STOPS_AFTER = """
 import sys, time
 from pathlib import Path
-from tasks.slaq.mechanism.local_model import LocalCausalModel
+from factmill.tasks.slaq.mechanism.local_model import LocalCausalModel
 answer, seen = LocalCausalModel._answer, []
 def stop(self, parts):
     if len(seen) == 5:
@@ -34,7 +34,7 @@ def stop(self, parts):
     seen.append(parts)
     return answer(self, parts)
 LocalCausalModel._answer = stop
-from flows.cli.main import main
+from factmill.flows.cli.main import main
 main()
 """
 

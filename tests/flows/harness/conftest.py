@@ -10,11 +10,11 @@ import pytest
 from support.builds.small_builds import SmallBuilds
 from support.commands.command import Factmill
 
-from flows.evaluate.evaluations import EVALUATIONS
-from flows.evaluate.sessions import open_session
-from tasks.core.rows import rows_from_arrow
-from tasks.evaluation.offline import Session
-from tasks.storage.stores import Store
+from factmill.flows.evaluate.evaluations import EVALUATIONS
+from factmill.flows.evaluate.sessions import open_session
+from factmill.tasks.core.rows import rows_from_arrow
+from factmill.tasks.evaluation.offline import Session
+from factmill.tasks.storage.stores import Store
 
 SAID = (None, "", "I'm sorry, but I cannot help with that.", "**Answer:** Paris", None, "I do not know.")
 """What questions are answered with in turns; None: the gold answer."""

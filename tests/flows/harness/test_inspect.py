@@ -14,8 +14,8 @@ from inspect_ai.log import EvalLog, read_eval_log
 from inspect_ai.model import ChatMessage, Model, ModelOutput, ModelUsage, get_model
 from support.commands.command import ROOT
 
-from flows.evaluate.evaluations import EVALUATIONS
-from tasks.errors import UsageError
+from factmill.flows.evaluate.evaluations import EVALUATIONS
+from factmill.tasks.errors import UsageError
 
 from .conftest import Played
 

@@ -10,8 +10,8 @@ import pytest
 from support.commands.command import ROOT, Factmill
 
 import factmill as api
-from flows.evaluate.evaluations import EVALUATIONS
-from tasks.errors import SourceError, UnknownBuild, UsageError
+from factmill.flows.evaluate.evaluations import EVALUATIONS
+from factmill.tasks.errors import SourceError, UnknownBuild, UsageError
 
 from .conftest import Played
 

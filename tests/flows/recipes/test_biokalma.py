@@ -15,14 +15,14 @@ from support.models.scripted_author import REFUSAL, ScriptedAuthor, always, ask_
 from support.models.scripted_chat import write_chat_world
 from support.worlds.replies import replying
 
-from tasks.assets import ROOT
-from tasks.biokalma.core.added_sentences import mentions
-from tasks.biokalma.evolve import ANNOTATE, EXTEND, GENERAL, SPECIFIC
-from tasks.core.authoring.citations import parse_citations
-from tasks.core.authoring.pieces import Piece
-from tasks.storage.warehouse import open_warehouse
-from tasks.world.files.reading import load_world_data
-from tasks.world.rdf import write_rdf
+from factmill.tasks.assets import ROOT
+from factmill.tasks.biokalma.core.citations import read_citations
+from factmill.tasks.biokalma.core.replies import mentions
+from factmill.tasks.biokalma.evolve import ANNOTATE, EXTEND, GENERAL, SPECIFIC
+from factmill.tasks.core.authoring.citations import Piece
+from factmill.tasks.storage.warehouse import open_warehouse
+from factmill.tasks.world.files import load_world_data
+from factmill.tasks.world.rdf import write_rdf
 
 SAMPLE = ROOT / "data" / "world" / "sources" / "biokalma" / "pairs.jsonl"
 Rows = list[dict[str, Any]]
@@ -78,7 +78,9 @@ def check_rows(built: Built, rounds: int) -> None:
         assert {piece["qid"] for piece in row["minimum_knowledge"]} == set(row["people"])
         assert all(piece in row["knowledge_graph"] for piece in row["minimum_knowledge"])
         assert len({json.dumps(piece) for piece in row["knowledge_graph"]}) == len(row["knowledge_graph"])
-        begun = parse_citations(told[0]["sentence"], {piece["property"] for piece in row["knowledge_graph"]}).text
+        begun = " ".join(
+            read_citations(told[0]["sentence"], [Piece(**each) for each in row["knowledge_graph"]]).sentences
+        )
         said = [begun, *(each["sentence"] for each in told[1:])]
         assert row["paragraph"] == " ".join(said)
         for each, sentence in zip(told, said, strict=True):
@@ -210,7 +212,7 @@ def test_on_the_scale_of_the_range_coherence_decides_against_specificity(factmil
     assert ran.json["facts"]["rounds_decided_by"]["coherence"] > 0
 
 
-def test_general_questions_are_of_many_kinds_and_specific_ones_ask_for_the_set(built: Built) -> None:
+def test_general_questions_are_of_many_kinds_and_specific_ones_ask_for_most_of_the_set(built: Built) -> None:
     kinds = set()
     for row in built.rows:
         question = row["general_question"]
@@ -219,8 +221,9 @@ def test_general_questions_are_of_many_kinds_and_specific_ones_ask_for_the_set(b
             assert name in row["specific_question"], row["id"]
             question = question.replace(name, "X")
         kinds.add(question)
-        assert row["asked_share"] == 1, row["id"]
     assert len(kinds) >= 20
+    shares = [row["asked_share"] for row in built.rows]
+    assert min(shares) >= 0.5 and sum(shares) / len(shares) > 0.8
 
 
 def test_candidates_of_names_that_several_bear_are_kept(built: Built) -> None:
@@ -406,6 +409,6 @@ def test_a_build_ends_whatever_the_author_says_and_a_later_run_mends_what_passed
 
 def test_knowledge_is_shown_in_words(factmill: Factmill, built: Built) -> None:
     told = " ".join(factmill("show", "biokalma", "--limit", "3", "--build", built.report["build_id"]).out.split())
-    assert "place of birth" in told
+    assert "notable work" in told
     assert "'statement'" not in told
     assert "{" not in told

@@ -1,36 +1,47 @@
-"""FanOutQA in the embedded world: three sources, dated evidence, flags, review, split and drift."""
+"""FanOutQA in the embedded world: its questions, evidence and flags, and faults that were planted."""
 
 import csv
 import json
 from collections import Counter
+from collections.abc import Callable, Mapping
+from copy import deepcopy
 from itertools import combinations
 from pathlib import Path
 from typing import Any
 
 import pytest
 from support.commands.command import Factmill
+from support.worlds.replies import find_text, replying
 
-from tasks.assets import load_removed_from_evidence
-from tasks.core.service_settings import SCRIPTED
-from tasks.fanoutqa.core.flags import FLAGS
-from tasks.fanoutqa.core.forms.authored import read_authored
-from tasks.fanoutqa.core.questions import list_leaves, read_decomposition
-from tasks.storage.warehouse import open_warehouse
-from tasks.text.article import read_article
-from tasks.text.values.answers import find_answer, read_known_text
-from tasks.world.data import WORLD_FOLDER
-from tasks.world.files.reading import load_world_data
+from factmill.tasks.assets import load_removed_from_evidence
+from factmill.tasks.core.service_settings import SCRIPTED
+from factmill.tasks.fanoutqa.core.flags import FLAGS
+from factmill.tasks.fanoutqa.core.forms.authored import read_authored
+from factmill.tasks.fanoutqa.core.questions import list_leaves, read_decomposition
+from factmill.tasks.storage.warehouse import open_warehouse
+from factmill.tasks.text.article import read_article
+from factmill.tasks.text.values.answers import find_answer, read_known_text
+from factmill.tasks.world.data import WORLD_FOLDER
+from factmill.tasks.world.files import load_world_data
 
 LEAST_AUTHORED, LEAST_GENERATED = 35, 20
 """What the embedded build has to give at least."""
+
 LEAST_ARTICLES, MOST_QUESTIONS = 150, 6
 """Articles that its questions rest on, and questions that one article serves."""
+
 EPOCH, LATER = "2023-11-20T00:00:00Z", "2026-01-01T00:00:00Z"
+
 OWN = WORLD_FOLDER / "sources" / "fanoutqa"
+
 RELEASED = ["id", "question", "decomposition", "answer", "categories"]
+
 RELEASED_SUB = ["id", "question", "decomposition", "answer", "depends_on", "evidence"]
+
 RELEASED_TEST = ["id", "question", "necessary_evidence", "categories"]
+
 EVIDENCE = ["pageid", "revid", "title", "url"]
+
 Rows = list[dict[str, Any]]
 
 
@@ -295,7 +306,7 @@ def test_explain_tells_articles_and_answers(factmill: Factmill, built: Any, answ
 
 
 def list_leaves_of(decomposition: Rows) -> list[tuple[str, Any]]:
-    from tasks.fanoutqa.core.questions import FanOutQuestion
+    from factmill.tasks.fanoutqa.core.questions import FanOutQuestion
 
     return list(list_leaves(FanOutQuestion("x", "x", read_decomposition(decomposition))))
 
@@ -323,3 +334,88 @@ def test_wrong_arguments_are_told(factmill: Factmill, arguments: list[str], mess
     ran = factmill("build", "fanoutqa", *arguments)
     assert ran.code == 2, ran.err
     assert message in " ".join(ran.err.split())
+
+
+Question = dict[str, Any]
+
+Plant = Callable[[Question], object]
+
+WIKI = "https://en.wikipedia.org/wiki/"
+
+AUTHORED = {
+    question["question"]: question
+    for path in sorted((WORLD_FOLDER / "sources" / "fanoutqa").glob("*.json"))
+    for question in json.loads(path.read_text("utf-8"))
+}
+
+
+def swap(answer: dict[str, Any], one: str, other: str) -> None:
+    answer[one], answer[other] = answer[other], answer[one]
+
+
+def rest_on(number: int, title: str) -> Plant:
+    return lambda question: question["strategy"][number].update(evidence=f"{WIKI}{title}")
+
+
+def ask(old: str, new: str) -> Plant:
+    return lambda question: question.update(question=question["question"].replace(old, new))
+
+
+def spoil_sub_answer(question: Question) -> None:
+    question["strategy"][4]["answer"] = question["answer"]["Hekla"] = 1999
+
+
+def judge(prompt_id: str, variables: Mapping[str, str]) -> str | None:
+    """Return what a careful judge replies to what was planted."""
+    if prompt_id == "fanoutqa/objective" and "beautiful" in variables["question"]:
+        return "What is beautiful is a matter of taste.\nN\nN"
+    if prompt_id == "fanoutqa/wording" and "what were the heights" in variables["question"]:
+        return "FLAG\nIt names no unit."
+    return find_text(prompt_id, variables)
+
+
+PLANTED: dict[str, tuple[str, Plant, str]] = {
+    "an answer from nowhere": ("Which of the countries that border", lambda q: q["answer"].append("Sweden"), "answer_not_composed"),
+    "two values swapped": ("How many inhabitants did the census", lambda q: swap(q["answer"], "Queens", "Brooklyn"), "answer_not_composed"),
+    "an article used twice": ("On which river does each", rest_on(5, "Vienna"), "same_article"),
+    "an answer its article does not say": ("As of 20 November 2023, in what year", spoil_sub_answer, "answer_not_found"),
+    "a matter of opinion": ("What are the official languages", ask("each neighbour", "each beautiful neighbour"), "not_objective"),
+    "no unit": ("As of November 2023, how many", ask("how many metres above sea level were the summits", "what were the heights of the summits"), "cannot_be_mended"),
+    "asked before": ("On what date was each of the four members of the Beatles in", lambda _: None, "duplicate"),
+    "one article for all": ("What is the diameter in kilometres", lambda _: None, "one_article_has_all"),
+    "a page that is not there": ("What is the average area", rest_on(4, "Yellowstone_of_tests"), "evidence_missing"),
+    "a page younger than the epoch": ("As of November 2023, did Berlin", rest_on(1, "Luxembourg_City"), "younger_than_epoch"),
+    "too few articles": ("Which composer wrote", lambda q: q["strategy"].pop(), "at least 5 different articles"),
+    "an article of another wiki": ("Is the Nile longer", lambda q: q["strategy"][0].update(evidence="https://fr.wikipedia.org/wiki/Nil"), "another Wikipedia"),
+    "no way to an answer": ("How many kilometres long", lambda q: q["strategy"][2].pop("strategy"), "has neither evidence nor strategy"),
+    "another answer to the same": ("Of the Nintendo 64", lambda q: q.update(answer=101.63), "contradicts"),
+}  # fmt: skip
+"""Kind of error → the beginning of the question it is planted in, how, and what it is found by."""
+
+
+def plant(kind: str) -> Question:
+    begins, spoil, _ = PLANTED[kind]
+    question: Question = deepcopy(next(each for wording, each in AUTHORED.items() if wording.startswith(begins)))
+    spoil(question)
+    return question | {"id": kind}
+
+
+@pytest.fixture(scope="module")
+def rejects(factmill: Factmill, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Question → reason and detail of its reject, after one build of the good and the spoiled questions."""
+    folder = tmp_path_factory.mktemp("planted")
+    good = [question for wording, question in AUTHORED.items() if wording.startswith(("On what date was each of the four members of the Beatles'", "Of the Nintendo 64"))]  # fmt: skip
+    spoiled = [plant(kind) for kind in PLANTED]
+    spoiled[-1].pop("id")
+    (folder / "q.json").write_text(json.dumps([*good, *spoiled]), "utf-8")
+    with replying(judge):
+        ran = factmill("build", "fanoutqa", "--source", folder / "q.json", "--warehouse", folder / "w.duckdb", "--json")
+    assert ran.code == 0, ran.err
+    with open_warehouse(folder / "w.duckdb") as db:
+        found = db.sql("SELECT coalesce(row, ''), reason || ': ' || detail FROM rejects").fetchall()
+    return {json.loads(row)["question"]: told for row, told in found}
+
+
+@pytest.mark.parametrize("kind", PLANTED)
+def test_a_planted_error_is_caught(rejects: dict[str, str], kind: str) -> None:
+    assert PLANTED[kind][2] in rejects.get(plant(kind)["question"], "published")

@@ -1,11 +1,12 @@
 """A benchmark that is nowhere but in a folder of its own is built, shown, explained, verified and exported by its record."""
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support.commands.command import Factmill
+from support.commands.command import ROOT, Factmill
 from support.commands.toy_command import ToyCommand
 
 
@@ -22,9 +23,11 @@ def test_a_new_benchmark_needs_its_record_alone(command: ToyCommand, tmp_path: P
     build = ("build", "countries", "--file", "names.txt", "--most-others", "1")
     report = json.loads(command(*build, "--json").out)
     assert (report["inputs"], report["rows"], report["reasons"]) == (3, 2, {"ask_countries": {"no_such_item": 1}})
+    assert report["author"] == ""
     assert "already built from the same inputs" in command(*build).out
 
-    assert "Which number has Germany?" in command("show", "countries").out
+    shown = command("show", "countries").out
+    assert "Which number has Germany?" in shown
     told = command("explain", "countries", "c-Ger").out
     assert "  answer      Q183\n" in told
     assert "ask_countries: find_items of embedded-" in told
@@ -40,3 +43,36 @@ def test_a_new_benchmark_needs_its_record_alone(command: ToyCommand, tmp_path: P
     )
     refused = command(*build[:-1], "10", code=2).err
     assert "Invalid value for '--most-others': '10': Input should be less than or equal to 9" in refused
+
+
+def test_a_benchmark_that_asks_no_model_mentions_none(command: ToyCommand, tmp_path: Path) -> None:
+    (tmp_path / "names.txt").write_text("Germany\nFrance\n", "utf-8")
+    world = tmp_path / "no_models.toml"
+    text = (ROOT / "data" / "worlds" / "embedded.toml").read_text("utf-8")
+    world.write_text(text[: text.index("[models")].replace('"embedded"\nuser', '"bare"\nuser'), "utf-8")
+    build = ("build", "countries", "--file", "names.txt", "--world", world)
+    told = command(*build)
+    said = {
+        "build": told.out + told.err,
+        "show": command("show", "countries").out,
+        "builds": command("builds").out,
+        "explain": command("explain", "countries", "c-Ger").out,
+        "verify": command("verify", "latest:countries").out,
+    }
+    command("export", "latest:countries", "--to", tmp_path / "out")
+    said["export"] = (tmp_path / "out" / "build.md").read_text("utf-8")
+    words = re.compile(r"\b(author|judged?|models?|tokens|US\$|cost)\b", re.IGNORECASE)
+    found = {name: words.findall(text.replace(world.name, "")) for name, text in said.items()}
+    assert not any(found.values()), found
+    page = tmp_path / "build.md"
+    command("report", "latest:countries", "--to", page)
+    report = page.read_text("utf-8")
+    assert "2 rows, made in the bare world as of 2026-01-01; published" in report
+    assert "Written by" not in report and "Models" not in report
+    shown = command("build", "countries", "--help").out
+    assert "--max-requests" in shown and "--max-hours" in shown
+    assert not [each for each in ("--max-cost", "--requests", "--replies") if f"{each} " in shown]
+    ran = command("doctor", "--world", world, "--json")
+    lines = {each["what"]: each["found"] for each in ran.json["findings"]}
+    assert lines["build countries"] == "this world names what it asks"
+    assert lines["assets countries"] == "1 queries"

@@ -12,13 +12,13 @@ import pytest
 from support.commands.command import Factmill
 from support.models.scripted_chat import ScriptedChat, write_chat_world
 
-from tasks.assets import load_list, load_removed
-from tasks.slaq.core.checks import check_all
-from tasks.slaq.core.known_text import is_in_article, read_article, read_lists
-from tasks.slaq.core.replies import Generated, Pair
-from tasks.storage.bodies import unpack_body
-from tasks.storage.warehouse import open_warehouse
-from tasks.text.article import read_article as read_html
+from factmill.tasks.assets import load_list, load_removed
+from factmill.tasks.slaq.core.checks import check_all
+from factmill.tasks.slaq.core.known_text import is_in_article, read_article, read_lists
+from factmill.tasks.slaq.core.replies import Generated, Pair
+from factmill.tasks.storage.recording.records import unpack_body
+from factmill.tasks.storage.warehouse import open_warehouse
+from factmill.tasks.text.article import read_article as read_html
 
 LEAST_TOPICS, LEAST_CATEGORIES = 30, 15
 """What the embedded build has to give at least (issue 6)."""

@@ -1,4 +1,4 @@
-"""Releases compared: what their locks tell of why rows differ, what they do not, and rows that one was made without."""
+"""Releases compared row by row, with what changed since the one before, and those that rebuilds make where gates hold."""
 
 import json
 from pathlib import Path
@@ -9,22 +9,23 @@ from support.builds.published import publish_rows
 from support.builds.released import Rows, fanout_tables, multihal_tables
 from support.commands.command import Factmill
 
-from flows.releases.comparing import compare_releases
-from flows.releases.forms import RELEASES
-from tasks.diff.core.changes import Diff
-from tasks.engine.benchmark import Benchmark
-from tasks.errors import SourceError, UsageError
-from tasks.fanoutqa.benchmark import FANOUTQA
-from tasks.multihal.benchmark import MULTIHAL
-from tasks.release.contents import Choices
-from tasks.release.reading import read_release
-from tasks.release.write import write_release
-from tasks.storage.warehouse import open_warehouse
+from factmill.flows.commands.release import compare_releases, make_release, release_gated
+from factmill.tasks.diff.core.changes import Diff
+from factmill.tasks.engine.benchmark import Benchmark, load_place
+from factmill.tasks.errors import GateClosed, SourceError, UsageError
+from factmill.tasks.fanoutqa.benchmark import FANOUTQA
+from factmill.tasks.multihal.benchmark import MULTIHAL
+from factmill.tasks.release.contents import Choices
+from factmill.tasks.release.core.choosing import Gates
+from factmill.tasks.release.reading import read_release
+from factmill.tasks.release.write import write_release
+from factmill.tasks.storage.warehouse import open_warehouse
 
 SCRIPTED: dict[str, Any] = {
     "scripted": {"fanoutqa/word": "1"},
     "services": {"wikidata": "embedded-0/wikidata", "wikipedia": "embedded-0/wikipedia"},
 }
+
 OPEN = Choices(allowed=("CC-BY-NC-SA-4.0", "CC-BY-NC-2.0"))
 
 
@@ -51,7 +52,7 @@ class Maker:
                     "INSERT INTO rejects VALUES (?, 'flag_duplicates', ?, 'duplicate', 'of q0', NULL)",
                     [build.build_id, rejected],
                 )
-        read = read_release(self.warehouse, benchmark, RELEASES[benchmark.name], build, choices)
+        read = read_release(self.warehouse, benchmark, load_place(benchmark.release), build, choices)
         return str(write_release(read, self.folder / name).folder)
 
     def compare(self, before: str, after: str) -> Diff:
@@ -142,3 +143,52 @@ def test_what_cannot_be_compared_is_told(maker: Maker, tmp_path: Path) -> None:
     (tmp_path / "one" / "release.json").write_text(json.dumps(index | {"rows": 99}))
     with pytest.raises(SourceError, match=r"one: not the files that were released: 'release\.json' \(sha256sum"):
         maker.compare(one, one)
+
+
+def test_a_changelog_quotes_no_row_that_the_release_leaves_out(tmp_path: Path) -> None:
+    warehouse, tables = tmp_path / "w.duckdb", multihal_tables()
+    old = publish_rows(warehouse, MULTIHAL, tables)
+    first, *others = (row for row in tables["multihal"] if row["source_dataset"] != "felm")
+    changed = [first, *({**row, "input": f"{row['input']} Today?"} for row in others)]
+    new = publish_rows(warehouse, MULTIHAL, {**tables, "multihal": changed}, code="1")
+    made = make_release(
+        warehouse, new.build_id, tmp_path / "out", Choices(without=("CC-BY-NC-2.0",)), since=old.build_id
+    )
+    told = (tmp_path / "out" / "CHANGELOG.md").read_text("utf-8")
+    assert "simpleqa" in told
+    assert made.release.rows == 2
+    assert ", 2 rows): 1 the same, 0 added, 0 removed, 1 changed." in told
+    assert "felm\\_" not in told and "felm_" not in told, "its licence forbids it, and it was released before"
+    assert "halueval" not in told
+    assert "Rows of CC-BY-NC-2.0, CC-BY-NC-SA-4.0 are left out of the release" in told.replace("\\", "")
+    assert told.endswith(f"{made.release.forms.canary_line}\n")
+
+
+OPEN_GATES = Gates(rows_within=0.5, most_lost=0.5, judge_card=False, explained=False)
+
+
+def test_a_release_takes_the_place_of_the_one_before_where_gates_hold(tmp_path: Path) -> None:
+    warehouse, place = tmp_path / "w.duckdb", tmp_path / "out" / "fanoutqa"
+    tables = fanout_tables()
+    first = publish_rows(warehouse, FANOUTQA, tables)
+    with pytest.raises(GateClosed, match=r"judge: nobody has held mine against people"):
+        release_gated(
+            warehouse, first.build_id, place.parent, Gates(rows_within=0, most_lost=1, judge_card=True, explained=True)
+        )
+    assert not place.exists()
+
+    assert "rows released" in release_gated(warehouse, first.build_id, place.parent, OPEN_GATES)
+    assert "already" in release_gated(warehouse, first.build_id, place.parent, OPEN_GATES)
+    assert not (place / "CHANGELOG.md").exists()
+
+    changed = [{**row, "question": f"{row['question']} Today?"} for row in tables["fanoutqa"]]
+    second = publish_rows(warehouse, FANOUTQA, {**tables, "fanoutqa": changed}, code="1")
+    release_gated(warehouse, second.build_id, place.parent, OPEN_GATES)
+    assert json.loads((place / "release.json").read_text())["build_id"] == second.build_id
+    assert first.build_id in (place / "CHANGELOG.md").read_text()
+
+    fewer = {**tables, "fanoutqa_dev": tables["fanoutqa_dev"][:1], "fanoutqa_test": []}
+    third = publish_rows(warehouse, FANOUTQA, fewer, code="2")
+    with pytest.raises(GateClosed, match=r"rows: 1, in the release before"):
+        release_gated(warehouse, third.build_id, place.parent, OPEN_GATES)
+    assert json.loads((place / "release.json").read_text())["build_id"] == second.build_id

@@ -26,13 +26,13 @@ from support.commands.command import Factmill
 from support.commands.without_privileges import PROGRAM, find_hindrance
 from support.hostile import within
 
-from tasks.errors import OutputError, SourceError
-from tasks.fanoutqa.evaluation.record import FANOUTQA_EVALUATION
-from tasks.options import RunOptions
-from tasks.release.placing import open_draft
-from tasks.storage import released_folders
-from tasks.storage.builds import find_build
-from tasks.storage.released_folders import open_release
+from factmill.tasks.errors import OutputError, SourceError
+from factmill.tasks.fanoutqa.evaluation.record import FANOUTQA_EVALUATION
+from factmill.tasks.options import RunOptions
+from factmill.tasks.release.files import open_draft
+from factmill.tasks.storage import released_folders
+from factmill.tasks.storage.builds import find_build
+from factmill.tasks.storage.released_folders import open_release
 
 TO_ALL_COMMANDS = {
     *REPLACED,

@@ -11,10 +11,9 @@ from support.builds.loading import check_loads
 from support.commands.command import Factmill
 
 import factmill as python
-from flows.releases.forms import RELEASES
-from tasks.granola.evaluation.record import GRANOLA_EVALUATION
-from tasks.options import RunOptions
-from tasks.storage.stores import Store
+from factmill.tasks.granola.evaluation.record import GRANOLA_EVALUATION
+from factmill.tasks.options import RunOptions
+from factmill.tasks.storage.stores import Store
 
 polars = pytest.importorskip("polars", reason="polars is not installed (extra dev)")
 SPLITS = {"granola": 2, "multihal": 7, "biokalma": 4, "slaq": 2, "fanoutqa": 4}
@@ -24,7 +23,7 @@ SPLITS = {"granola": 2, "multihal": 7, "biokalma": 4, "slaq": 2, "fanoutqa": 4}
 def released(factmill: Factmill, embedded_builds: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Release every benchmark by the command, and return the folder that holds the releases."""
     folder = tmp_path_factory.mktemp("released")
-    for name in RELEASES:
+    for name in SPLITS:
         ran = factmill("release", embedded_builds[name]["build_id"], "--to", folder / name, "--json")
         assert ran.code == 0, ran.err
         told = json.loads(ran.out)
@@ -47,7 +46,7 @@ def offline(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
 
 
-@pytest.mark.parametrize("name", RELEASES)
+@pytest.mark.parametrize("name", SPLITS)
 def test_every_config_and_split_loads_everywhere(released: Path, name: str) -> None:
     assert check_loads(released / name) == SPLITS[name]
 
@@ -56,7 +55,7 @@ def test_every_config_and_split_loads_everywhere(released: Path, name: str) -> N
 def stores(session_home: Path, embedded_builds: dict[str, Any]) -> dict[str, Store]:
     """Return benchmark → its build that was released, in the warehouse; other tests publish newer ones there."""
     path = session_home / "factmill.duckdb"
-    return {name: Store(path, embedded_builds[name]["build_id"]) for name in RELEASES}
+    return {name: Store(path, embedded_builds[name]["build_id"]) for name in SPLITS}
 
 
 def test_figures_from_a_release_are_those_from_the_warehouse(released: Path, stores: dict[str, Store]) -> None:
@@ -145,7 +144,7 @@ def test_without_hidden_answers_the_other_questions_are_measured(released: Path,
 def test_the_harness_loads_its_tasks_from_the_release(released: Path) -> None:
     from lm_eval.tasks import TaskManager
 
-    for name in RELEASES:
+    for name in SPLITS:
         manager = TaskManager(include_path=str(released / name / "lm_eval"), include_defaults=False)
         tasks = sorted({*manager.all_tasks} - {f"factmill_{name}"})
         (task,) = manager.load(tasks[:1])["tasks"].values()
@@ -170,4 +169,7 @@ def test_an_evaluation_is_not_released(factmill: Factmill, embedded_build: Any, 
     )
     ran = factmill("release", made.json["evaluation_id"], "--to", tmp_path / "out")
     assert (ran.code, (tmp_path / "out").exists()) == (2, False)
-    assert "is a build of granola_evaluation, which is not released; expected one of granola, multihal" in ran.err
+    assert (
+        "is a build of granola_evaluation, which is not released; expected one of biokalma, fanoutqa, granola, multihal, slaq"
+        in ran.err
+    )

@@ -1,4 +1,4 @@
-"""Whole builds and evaluations whose models are asked by batch jobs: the rows are those of single calls."""
+"""Whole builds and evaluations whose models are asked by batch jobs, or by files of requests: the rows are those of single calls."""
 
 import json
 from collections import Counter
@@ -8,6 +8,7 @@ from typing import Any
 
 import duckdb
 import pytest
+from support.batches.run_batch import run_batch
 from support.batches.server import BatchServer
 from support.commands.command import Factmill, Ran
 from support.habits.runs import AUTHORS
@@ -15,7 +16,9 @@ from support.habits.server import HabitsServer, write_model_world
 
 HABIT = "reasoning model"
 """Dresses what it says, heeds corrections, refuses parameters and roles: all that single calls learn."""
+
 BATCH = 'mode = "batch"\nusd_per_million_in = 10.0\njobs = { poll_s = 0.1, few_singly = 0 }'
+
 SINGLE = "usd_per_million_in = 10.0"
 
 
@@ -72,3 +75,107 @@ def test_a_build_by_batch_jobs_has_the_rows_of_single_calls(
     assert build(world).json["build_id"] == ran.json["build_id"], "the way of asking is no part of a lock"
     assert server.web.seen[-1].path != "/v1/chat/completions"
     server.close()
+
+
+FEW = {
+    "granola": ("--limit", "6", "--samples", "2", "--batch-size", "4"),
+    "slaq": ("--per-half", "1", "--batch-size", "2"),
+}
+
+
+def read_tables(warehouse: Path, report: Any) -> dict[str, list[tuple[Any, ...]]]:
+    with duckdb.connect(str(warehouse), read_only=True) as db:
+        return {
+            table: db.execute(
+                f'SELECT * EXCLUDE (build_id) FROM "{table}" WHERE build_id = ? ORDER BY ALL', [report["build_id"]]
+            ).fetchall()
+            for table in report["tables"]
+        }
+
+
+class ByFiles:
+    """A build by files in a folder, round by round."""
+
+    def __init__(self, factmill: Factmill, server: HabitsServer, folder: Path, benchmark: str) -> None:
+        self._factmill, self._server = factmill, server
+        self._world = write_model_world(folder, server.url(HABIT), HABIT, settings=SINGLE)
+        self._build = ("build", benchmark, "--world", self._world, *FEW[benchmark], "--json")
+        self.requests, self.replies = folder / "requests.jsonl", folder / "replies.jsonl"
+        self.warehouse = folder / "files.duckdb"
+
+    def directly(self, warehouse: Path, *more: str | Path) -> Ran:
+        return self._factmill(*self._build, "--warehouse", warehouse, *more)
+
+    def go_on(self, *more: str | Path) -> Ran:
+        return self._factmill(*self._build, "--warehouse", self.warehouse, "--requests", self.requests, *more)
+
+    def answer(self) -> int:
+        return run_batch(self.requests, self.replies, self._server.url(HABIT))
+
+
+@pytest.mark.parametrize("benchmark", list(FEW))
+def test_a_build_by_files_has_the_tables_of_one_that_asks_the_server(
+    factmill: Factmill, habits: HabitsServer, tmp_path: Path, benchmark: str
+) -> None:
+    build = ByFiles(factmill, habits, tmp_path, benchmark)
+    direct = build.directly(tmp_path / "direct.duckdb")
+    assert direct.code == 0, direct.err
+    asked = habits.answered[HABIT], habits.refused[HABIT]
+    ran, rounds = build.go_on(), []
+    while ran.code == 4:
+        assert (habits.answered[HABIT], habits.refused[HABIT]) == asked, "a build by files sends nothing"
+        rounds.append(build.answer())
+        assert f"{rounds[-1]} request" in ran.err and "--replies" in ran.err
+        asked = habits.answered[HABIT], habits.refused[HABIT]
+        ran = build.go_on("--replies", build.replies)
+    assert ran.code == 0, ran.err
+    assert len(rounds) > 3
+    assert read_tables(build.warehouse, ran.json) == read_tables(tmp_path / "direct.duckdb", direct.json)
+    assert ran.json["tables"] == direct.json["tables"]
+    assert ran.json["cost_usd"] == pytest.approx(direct.json["cost_usd"] / 2), "at batch_price"
+    assert not list(tmp_path.glob("*.part"))
+
+
+def test_replies_that_are_missing_or_spoilt_are_asked_for_again_and_given_twice_do_no_harm(
+    factmill: Factmill, habits: HabitsServer, tmp_path: Path
+) -> None:
+    build = ByFiles(factmill, habits, tmp_path, "granola")
+    direct = build.directly(tmp_path / "direct.duckdb")
+    ran, rounds, before = build.go_on(), 0, b""
+    while ran.code == 4:
+        rounds += 1
+        build.answer()
+        lines = build.replies.read_bytes().splitlines(keepends=True)
+        kept = [line for at, line in enumerate(lines) if at % 4 != rounds % 3 or len(lines) == 1]
+        build.replies.write_bytes(
+            before + b"".join(kept) + b'{"cus\n{"custom_id": "elsewhere-0-x", "error": {"code": "x"}}\n'
+        )
+        ran = build.go_on("--replies", build.replies)
+        assert "1 could not be read, 1 answer no request of ours" in ran.err
+        before = b"".join(kept)
+    assert ran.code == 0, ran.err
+    assert read_tables(build.warehouse, ran.json) == read_tables(tmp_path / "direct.duckdb", direct.json)
+
+
+def test_replies_to_another_build_are_refused_and_without_requests_the_server_is_asked_for_the_rest(
+    factmill: Factmill, habits: HabitsServer, tmp_path: Path
+) -> None:
+    for name in FEW:
+        (tmp_path / name).mkdir()
+    slaq, granola = (ByFiles(factmill, habits, tmp_path / name, name) for name in ("slaq", "granola"))
+    assert slaq.go_on().code == granola.go_on().code == 4
+    slaq.answer()
+    refused = granola.go_on("--replies", slaq.replies)
+    assert refused.code == 2
+    assert (
+        "holds no reply to a request of granola-" in refused.err and "answer requests of another build" in refused.err
+    )
+    missing = granola.go_on("--replies", granola.replies)
+    assert (missing.code, "--replies: cannot read" in missing.err) == (2, True)
+    granola.answer()
+    asked = habits.answered[HABIT]
+    ran = granola.directly(granola.warehouse, "--replies", granola.replies)
+    assert ran.code == 0, ran.err
+    assert habits.answered[HABIT] > asked
+    everything = factmill("build", "all", "--requests", granola.requests)
+    assert (everything.code, "name it" in everything.err) == (2, True)

@@ -1,4 +1,4 @@
-"""Whole builds that may spend only so much, and forecasts of them."""
+"""Whole builds that may spend only so much, forecasts of them, and deployments that stop at a bound."""
 
 import json
 import re
@@ -11,7 +11,12 @@ from support.commands.command import Factmill
 from support.habits.server import HabitsServer, write_habit_world
 from support.steps.warehouses import empty_warehouse
 
+from factmill.flows.rebuild import _try
+from factmill.flows.served import BOUND_REACHED, end_in_state
+from factmill.tasks.errors import BudgetReached, BuildError
+
 HABIT = "well-formed"
+
 SMALL = ("granola", "--limit", "16", "--samples", "2", "--json")
 
 
@@ -149,3 +154,26 @@ def test_there_is_no_forecast_without_a_basis(factmill: Factmill, tmp_path: Path
     assert "--pilot 50" in nothing.err
     both = factmill("forecast", "granola", "--warehouse", tmp_path / "w.duckdb", "--pilot", "5", "--rows", "7")
     assert both.code == 2
+
+
+def stop() -> str:
+    raise BudgetReached("US$ 1.0000 (--max-cost)", "6 stages are done")
+
+
+def fail() -> str:
+    raise BuildError("no row")
+
+
+def test_a_run_that_stops_at_a_bound_ends_in_a_state_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("factmill.flows.served.await_server", lambda: None)
+    state = end_in_state(stop)
+    assert (state.type.value, state.name, state.message) == ("FAILED", BOUND_REACHED, "6 stages are done")
+    assert end_in_state(fail).name == "Failed"
+
+
+def test_a_part_of_a_rebuild_that_stops_at_a_bound_has_not_failed() -> None:
+    assert [_try("granola", each)[0].ending for each in (stop, fail, lambda: "made it")] == [
+        "stopped",
+        "failed",
+        "made",
+    ]

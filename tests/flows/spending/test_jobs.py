@@ -12,15 +12,15 @@ from support.batches.asking import answer, ask_all, bodies, collect, interrupt, 
 from support.batches.server import BatchServer
 from support.commands.command import ROOT, Factmill
 
-from tasks.clients.batch_jobs.job_files import JobFiles, JobsPlace, read_jobs
-from tasks.errors import ServiceUnreachable
+from factmill.tasks.clients.batch_jobs.job_files import JobFiles, JobsPlace, read_jobs
+from factmill.tasks.errors import ServiceUnreachable
 
 CALLS = ask_all(10)
 KILLED = """
 import os, sys
 from pathlib import Path
 from support.batches.asking import ask_all, open_chat
-from tasks import progress
+from factmill.tasks import progress
 
 class Server:
     url = sys.argv[1]

@@ -1,8 +1,23 @@
-"""Tables that runs leave in Prefect: what is read first stands first, since a page shows seven columns or so."""
+"""What runs leave in Prefect: names that tell one from another, tables in which what is read first stands first, the page of a build."""
 
-from flows.watching.artifacts import list_metrics, list_worst
-from tasks.core.evaluation.rows import EvaluationMetric
-from tasks.evaluation.record import Item
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.builds.published import publish_rows
+from support.builds.released import multihal_row
+
+from factmill.flows.serving import RebuildParams
+from factmill.flows.watching import artifacts as pages
+from factmill.flows.watching.artifacts import list_metrics, list_worst
+from factmill.flows.watching.runs import name_run
+from factmill.tasks.core.evaluation.rows import EvaluationMetric
+from factmill.tasks.evaluation.record import Item
+from factmill.tasks.granola.evaluation.ask import GranolaEvaluationParams
+from factmill.tasks.granola.params import GranolaParams
+from factmill.tasks.multihal.benchmark import MULTIHAL
+from factmill.tasks.options import BuildReport, Params, RunOptions
+from factmill.tasks.slaq.params import SlaqParams
 
 
 def make_metric(name: str, group_by: str = "") -> EvaluationMetric:
@@ -41,3 +56,63 @@ def test_the_worst_answers_begin_with_question_and_answer_and_end_with_ids() -> 
         "row_id",
         "groups",
     ]
+
+
+_NOTHING = dict.fromkeys(
+    ("merged", "calls_sent", "calls_replayed", "tokens_in", "tokens_out", "cost_usd", "seconds"), 0
+)
+
+
+def test_the_page_lies_among_the_reports_and_a_page_that_fails_is_no_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[dict[str, Any]] = []
+    monkeypatch.setenv("FACTMILL_HOME", str(tmp_path / "home"))
+    monkeypatch.setattr(pages, "create_markdown_artifact", lambda **told: made.append(told))
+    build = publish_rows(tmp_path / "w.duckdb", MULTIHAL, {"multihal": [multihal_row("felm_1")]})
+    told = {**_NOTHING, **build.report, "benchmark": "multihal", "warehouse": str(tmp_path / "w.duckdb")}
+    report = BuildReport.model_validate(told)
+    pages.leave_page(report)
+    path = tmp_path / "home/reports" / f"{build.build_id}.html"
+    assert "Where was Kepler born?" in path.read_text("utf-8")
+    assert (made[0]["key"], path.as_uri() in made[0]["markdown"]) == ("multihal-page", True)
+    pages.leave_page(report.model_copy(update={"build_id": "multihal-gone"}))
+    assert len(made) == 1
+
+
+@pytest.mark.parametrize(
+    ("flow", "params", "run", "name"),
+    [
+        ("granola", GranolaParams(), {}, "granola · embedded"),
+        (
+            "granola",
+            GranolaParams(relations=("P19", "P26"), limit=500),
+            {"world": "live"},
+            "granola · live · P19,P26 · 500",
+        ),
+        (
+            "granola",
+            GranolaParams(source=("/a/b.json",), relations=tuple("abcdef"), samples=2),
+            {"world": "/etc/worlds/ours.toml", "mode": "refresh"},
+            "granola · ours · b · a,b,c,d +2 · samples 2 · refresh",
+        ),
+        ("granola", GranolaParams(limit=500), {"pilot": 20}, "granola · embedded · 500 · pilot of 20"),
+        ("slaq", SlaqParams(per_half=3, review="ask"), {}, "slaq · embedded · per half 3 · review ask"),
+        (
+            "rebuild",
+            RebuildParams(benchmarks=("slaq",), evaluate=("oracle",), slaq=SlaqParams(per_half=3)),
+            {},
+            "rebuild · embedded · slaq · oracle",
+        ),
+        (
+            "granola_evaluation",
+            GranolaEvaluationParams(model="oracle", build="granola-1"),
+            {"pinned_build": "granola_evaluation-2", "mode": "replay"},
+            "granola evaluation · embedded · oracle · granola-1 · verify granola_evaluation-2",
+        ),
+    ],
+)
+def test_a_name_says_benchmark_world_source_and_limit(
+    flow: str, params: Params, run: dict[str, Any], name: str
+) -> None:
+    assert name_run(flow, params, RunOptions(**run)) == name

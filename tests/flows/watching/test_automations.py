@@ -9,10 +9,9 @@ from support.processes.automations import make_automations
 from support.processes.standing import Standing, standing_server
 from support.webs.loopback import Loopback
 
-from flows.watching.events import tell_drift, tell_release
-from flows.watching.gone import crash_gone_runs
-from flows.watching.runs import OF_A_REBUILD
-from tasks import progress
+from factmill.flows.prefect_server import send_event
+from factmill.flows.watching.runs import OF_A_REBUILD, crash_gone_runs
+from factmill.tasks import progress
 
 
 @pytest.fixture
@@ -52,8 +51,8 @@ def test_each_automation_calls_its_webhook_once(standing: Standing, alarm: Loopb
     folder.mkdir(parents=True)
     (folder / gone).write_text(standing.api, "utf-8")
     assert [str(each) for each in crash_gone_runs()] == [gone]
-    tell_drift("fanoutqa-1", {"share_lost": 0.25, "epoch": "2026-01-01"})
-    tell_release("granola 1.0", {"builds": ["granola-1"]})
+    send_event("drift.found", "build", "fanoutqa-1", {"share_lost": 0.25, "epoch": "2026-01-01"})
+    send_event("release.finished", "release", "granola 1.0", {"builds": ["granola-1"]})
 
     standing.wait(lambda: len(alarm.seen) >= 4)
     assert len(alarm.seen) == 4
@@ -71,7 +70,7 @@ def test_news_that_no_server_takes_are_a_note(
 ) -> None:
     progress.show("lines")
     monkeypatch.setenv("PREFECT_API_URL", "http://127.0.0.1:9/api")
-    tell_release("granola 1.0", {})
+    send_event("release.finished", "release", "granola 1.0", {})
     assert (
         "note: factmill.release.finished is not told to the Prefect server at http://127.0.0.1:9: "
         in capfd.readouterr().err

@@ -7,14 +7,13 @@ import pytest
 from support.habits.contents import Asked
 from support.habits.wrong_contents import WRONG_CONTENTS
 
-from tasks.assets import load_list, load_prompt, load_relations
-from tasks.core.authoring.granularity import clean_levels, read_levels, read_trivial_answers
-from tasks.core.calls.knowledge import Neighbour, Pid, Qid
-from tasks.core.relations import make_question
-from tasks.core.replies import Unreadable
-from tasks.granola.core.grounding import gather_evidence, ground_levels
-from tasks.granola.lexicon import load_lexicon
-from tasks.granola.params import LEVELS_PROMPT, TRIVIAL_LIST
+from factmill.tasks.assets import load_list, load_prompt, load_relations
+from factmill.tasks.core.authoring.granularity import clean_levels, read_levels, read_trivial_answers
+from factmill.tasks.core.calls.knowledge import Neighbour, Pid, Qid
+from factmill.tasks.core.replies import Unreadable
+from factmill.tasks.granola.core.grounding import gather_evidence, ground_levels
+from factmill.tasks.granola.params import LEVELS_PROMPT, TRIVIAL_LIST
+from factmill.tasks.granola.words import load_lexicon
 
 LEXICON = load_lexicon()
 
@@ -49,7 +48,7 @@ def clean(row: Row, levels: Sequence[str], with_counties: bool = False) -> tuple
     """Return which answers below the given one are kept, and why others are not."""
     pid, subject, answer, description, qid = row
     relation, trivial = load_relations()[pid], read_trivial_answers(load_list(TRIVIAL_LIST))
-    cleaned = clean_levels([answer, *levels], make_question(relation, subject), relation, trivial)
+    cleaned = clean_levels([answer, *levels], relation.template.replace("[X]", subject), relation, trivial)
     evidence = gather_evidence(answer, description, CLAIMS, qid, LEXICON)
     kept, removed = ground_levels(cleaned.levels, evidence, LEXICON, with_counties)
     return kept[1:], [why for _, why in (*cleaned.removed, *removed)]

@@ -2,8 +2,9 @@
 
 import pytest
 
-from tasks.core.calls.knowledge import Fact, Neighbour, Pid, Qid
-from tasks.granola.core.namesakes import (
+from factmill.tasks.core.calls.item_facts import Fact
+from factmill.tasks.core.calls.knowledge import Neighbour, Pid, Qid
+from factmill.tasks.granola.core.linking import (
     Bearer,
     find_contradiction,
     find_doubt,
@@ -11,7 +12,7 @@ from tasks.granola.core.namesakes import (
     lie_apart,
     read_lifetime,
 )
-from tasks.granola.lexicon import load_lexicon
+from factmill.tasks.granola.words import load_lexicon
 
 LEXICON = load_lexicon()
 

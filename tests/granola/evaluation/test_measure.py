@@ -4,12 +4,12 @@ import pyarrow as pa
 import pytest
 from support.rows.granola_answers import LEVELS, ROWS, answered, score
 
-from tasks.core.evaluation.rows import EvaluationMetric, Score
-from tasks.core.measures.figures import Figure
-from tasks.core.measures.metrics import Metric
-from tasks.core.rows import arrow_schema
-from tasks.granola.core.evaluation.figures import draw_figures
-from tasks.granola.evaluation.measure import PAPER, list_items, measure_granola
+from factmill.tasks.core.evaluation.rows import EvaluationMetric, Score
+from factmill.tasks.core.measures.figures import Figure
+from factmill.tasks.core.measures.metrics import Metric
+from factmill.tasks.core.rows import arrow_schema
+from factmill.tasks.granola.core.evaluation.figures import draw_figures
+from factmill.tasks.granola.evaluation.measure import PAPER, list_items, measure_granola
 
 SIMILARITY = [0.9, 0.8, 0.25, 0.2, None, None, None, None]
 

@@ -5,11 +5,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from tasks.assets import load_relations
-from tasks.core.relations import cut_entity
-from tasks.world.data import WORLD_FOLDER, Item
-from tasks.world.files.reading import load_world_data
-from tasks.world.files.values import ItemValue
+from factmill.tasks.assets import load_relations
+from factmill.tasks.core.relations import cut_entity
+from factmill.tasks.world.data import WORLD_FOLDER, Item, ItemValue
+from factmill.tasks.world.files import load_world_data
 
 ITEMS = load_world_data().items
 PRESENT = ("P26", "P127", "P131", "P159", "P264", "P276")

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from tasks.assets import load_relations
-from tasks.errors import SourceError
-from tasks.granola.sources.entity_questions import RawQuestion, find_files, read_questions
-from tasks.storage.source_files import SourceFile, name_source
+from factmill.tasks.assets import load_relations
+from factmill.tasks.errors import SourceError
+from factmill.tasks.granola.sources.entity_questions import RawQuestion, find_files, read_questions
+from factmill.tasks.storage.source_files import SourceFile, name_source
 
 GOOD = {"question": "Where was Ada born?", "answers": ["London"]}
 

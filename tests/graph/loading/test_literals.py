@@ -4,7 +4,7 @@ import itertools
 import random
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,13 +15,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.graphs.rdf_lines import spell_out
 
-from tasks.graph.load import load_graph
-from tasks.graph.loading.literal_tables import store_literals
-from tasks.graph.loading.rows import TABLES
-from tasks.graph.loading.shapes import make_shapes, sort_block
-from tasks.graph.loading.sources.streams import Block
-from tasks.graph.lookup import Graph
-from tasks.text.values.literals import canonical_number, date_key, number_key
+from factmill.tasks.graph.load import load_graph
+from factmill.tasks.graph.loading.rows import TABLES
+from factmill.tasks.graph.loading.shapes import make_shapes, sort_block
+from factmill.tasks.graph.loading.sources.streams import Block
+from factmill.tasks.graph.loading.tables import KEY, NUMBER, store_literals
+from factmill.tasks.graph.lookup import Graph
+from factmill.tasks.text.values.literals import canonical_number, date_key, number_key
 
 Make = Callable[..., Graph]
 SHAPES = make_shapes(("en",))
@@ -101,22 +101,6 @@ def test_a_qualifier_names_its_statement_and_what_that_says() -> None:
         v:a wikibase:timePrecision "11"^^xsd:integer
     """
     assert store(MARRIED + nodes)[0] == [Row(1, 26, 580, "q1-m", "1991-11-25T00:00:00Z", 11, None, "Q2")]
-
-
-def test_a_value_without_a_node_of_its_own_has_neither_precision_nor_unit() -> None:
-    others = """
-        wds:q1-b psv:P569 v:a
-        v:a wikibase:timeValue "1953-01-01T00:00:00Z"^^xsd:dateTime
-        v:a wikibase:timePrecision "9"^^xsd:integer
-        wds:q1-b pqv:P569 v:b
-        wds:q1-b psv:P570 v:b
-        wds:q2-b psv:P569 v:b
-        v:b wikibase:timeValue "1952-03-11T00:00:00Z"^^xsd:dateTime
-        v:b wikibase:timePrecision "9"^^xsd:integer
-        wds:q1-b psv:P569 v:c
-        v:c wikibase:timePrecision "8"^^xsd:integer
-    """
-    assert store(BORN + others)[0] == [Row(1, 569, None, "q1-b", "1952-03-11T00:00:00Z")]
 
 
 def test_nodes_that_differ_give_a_row_each_and_those_that_agree_one() -> None:
@@ -256,18 +240,6 @@ def test_a_date_long_before_python_can_count_is_stored(make_graph: Make) -> None
     ]
 
 
-def test_every_line_is_accounted_for(make_graph: Make) -> None:
-    odd = """
-        wds:q1-b prov:wasDerivedFrom ref:a
-        wds:q1-b pq:P580 _:unknown
-        wds:q1-b pq:P581 "soon"^^xsd:dateTime
-        wds:q1-h pq:P582 "soon"
-    """
-    made = make_graph(WHOLE + odd).manifest
-    assert made.lines == made.malformed + sum(made.not_kept.values()) + sum(made.read.values())
-    assert (made.malformed, made.not_kept) == (1, {"reference": 1, "unknown_value": 1, "qualifier": 1})
-
-
 DATES = ['"1952-03-11T00:00:00Z"^^xsd:dateTime', '"1952-01-01T00:00:00Z"^^xsd:dateTime']
 NUMBERS = ['"+1.0"^^xsd:decimal', '"1"^^xsd:decimal']
 STATEMENTS, NODES, PIDS = ("a", "b"), ("m", "n"), ("P1", "P2")
@@ -364,3 +336,85 @@ def test_any_triples_give_what_following_them_one_by_one_gives(lines: list[str])
     said = {(s, p, plain(o)) for s, p, o in told if "dateTime" in o or "decimal" in o}
     stored = {(row.statement or row.item, row.qualifier, row.qualifier or row.property, row.value) for row in rows}
     assert len(said) == len(stored) + sum(left_out.values())
+
+
+Compute = Callable[[list[str]], list[tuple[str | None, int]]]
+
+
+@st.composite
+def nearly_dates(draw: st.DrawFn) -> str:
+    year = draw(
+        st.one_of(
+            st.integers(0, 10**15).map(str),
+            st.integers(10**14 - 2, 10**14 + 2).map(str),
+            st.integers(0, 3000).map("{:04d}".format),
+        )
+    )
+    part = st.integers(0, 35).map("{:02d}".format)
+    text = "".join(
+        [
+            draw(st.sampled_from(["", "", "+", "-", "--"])),
+            draw(st.sampled_from(["", "", "0", "000000000000"])) + year,
+            f"-{draw(part)}-{draw(part)}T{draw(part)}:{draw(part)}:{draw(part)}",
+            draw(st.sampled_from(["", "", ".5", ".000", "."])),
+            draw(st.sampled_from(["Z", "", "+01:00", "-05:30", "z"])),
+        ]
+    )
+    if draw(st.integers(0, 3)):
+        return text
+    cut = draw(st.integers(0, len(text)))
+    return text[:cut] + draw(st.sampled_from(["", "1", "-", " ", "é", "T"])) + text[cut + 1 :]
+
+
+NEARLY_NUMBERS = st.one_of(
+    st.text("0123456789+-.", max_size=9), st.text("0.-", max_size=6), st.decimals(allow_nan=False).map(str)
+)
+
+
+def read_in_bulk(values: Iterable[str], datatype: str) -> dict[str, list[Any]]:
+    """Return the values that are accepted, and the reasons for which others are set aside."""
+    lines = "\n".join(f'wd:Q1 wdt:P1 "{value}"^^xsd:{datatype}' for value in values)
+    found = sort_block(Block("a.nt", 1, spell_out(lines).encode()), SHAPES)
+    return {
+        name: [row[column] for table in found.tables.get(name, []) for row in table.to_pylist()]
+        for name, column in (("direct_values", "value"), ("malformed", "reason"))
+    }
+
+
+@pytest.fixture(scope="module")
+def compute_in_bulk() -> Iterator[Compute]:
+    """Compute number and key of values as the tables are made."""
+    query = f"SELECT number, {KEY} FROM (SELECT *, {NUMBER} AS number FROM given) ORDER BY place"
+    with duckdb.connect() as connection:
+
+        def compute(values: list[str]) -> list[tuple[str | None, int]]:
+            given = pa.table({"place": range(len(values)), "value": pa.array(values, pa.string())})
+            connection.register("given", given)
+            return connection.execute(query).fetchall()
+
+        yield compute
+
+
+@pytest.mark.slow
+@given(values=st.lists(nearly_dates(), min_size=1, max_size=30))
+@settings(deadline=None)
+def test_dates_are_told_and_keyed_in_bulk_as_one_by_one(compute_in_bulk: Compute, values: list[str]) -> None:
+    dates = [value for value in values if date_key(value) is not None]
+    assert read_in_bulk(values, "dateTime") == {
+        "direct_values": dates,
+        "malformed": ["not a date"] * (len(values) - len(dates)),
+    }
+    assert compute_in_bulk(dates) == [(None, date_key(value)) for value in dates]
+
+
+@pytest.mark.slow
+@given(values=st.lists(NEARLY_NUMBERS, min_size=1, max_size=30))
+@settings(deadline=None)
+def test_numbers_are_told_spelled_and_keyed_in_bulk_as_one_by_one(compute_in_bulk: Compute, values: list[str]) -> None:
+    numbers = [value for value in values if canonical_number(value) is not None]
+    assert read_in_bulk(values, "decimal") == {
+        "direct_values": numbers,
+        "malformed": ["not a decimal number"] * (len(values) - len(numbers)),
+    }
+    spelled = [canonical_number(value) or "" for value in numbers]
+    assert compute_in_bulk(numbers) == [(number, number_key(number)) for number in spelled]

@@ -3,20 +3,17 @@
 import gzip
 import os
 import random
-import signal
 import threading
 from pathlib import Path
 
 import pytest
 from support.graphs.rdf_lines import spell_out
-from support.processes.ready import run_ready
 
-from tasks.errors import GraphError, SourceError, UsageError
-from tasks.graph.folders import list_graphs
-from tasks.graph.load import load_graph
-from tasks.graph.load_progress import LoadProgress
-from tasks.graph.lookup import open_graph
-from tasks.graph.manifest import GraphManifest
+from factmill.tasks.errors import GraphError, SourceError, UsageError
+from factmill.tasks.graph.folders import GraphManifest, list_graphs
+from factmill.tasks.graph.load import load_graph
+from factmill.tasks.graph.loading.reading import LoadProgress
+from factmill.tasks.graph.lookup import open_graph
 
 SMALL = """
     wd:Q1 wdt:P31 wd:Q5
@@ -255,44 +252,6 @@ def test_what_is_asked_wrongly_is_refused_before_anything_is_read(tmp_path: Path
     with pytest.raises(SourceError, match="is a folder"):
         load_graph([source, tmp_path], "small", folder)
     assert not folder.exists()
-
-
-def test_a_graph_that_is_being_loaded_cannot_be_loaded_again(tmp_path: Path) -> None:
-    refused: list[str] = []
-
-    def load_again(progress: LoadProgress) -> None:
-        with pytest.raises(GraphError, match="being loaded") as raised:
-            load(tmp_path)
-        refused.append(str(raised.value))
-
-    load(tmp_path, progress=load_again)
-    assert refused
-    assert names_in(tmp_path / "graphs") == ["small"]
-
-
-def test_a_killed_load_is_refused_by_name_and_can_be_repeated(tmp_path: Path) -> None:
-    source, folder = write(tmp_path / "a.nt", SMALL), tmp_path / "graphs"
-    program = (
-        "import os, signal, sys; from pathlib import Path; from tasks.graph.load import load_graph\n"
-        "load_graph([sys.argv[1]], 'small', Path(sys.argv[2]), progress=lambda _: os.kill(os.getpid(), signal.SIGKILL))"
-    )
-    assert run_ready(program, source, folder).code == -signal.SIGKILL
-    with pytest.raises(GraphError, match=r"graph small .*half loaded.*factmill graph load FILE... --name small again"):
-        open_graph("small", folder)
-    load(tmp_path)
-    assert names_in(folder) == ["small"]
-
-
-def test_a_full_disk_is_an_error_that_names_the_graph_and_leaves_nothing(tmp_path: Path) -> None:
-    source, folder = write(tmp_path / "a.nt", SMALL), tmp_path / "graphs"
-    program = (
-        "import resource, sys; from pathlib import Path; from tasks.graph.load import load_graph\n"
-        "resource.setrlimit(resource.RLIMIT_FSIZE, (4_000, 4_000))\n"
-        "load_graph([sys.argv[1]], 'small', Path(sys.argv[2]))"
-    )
-    done = run_ready(program, source, folder)
-    assert "GraphError: graph small cannot be written in" in done.err
-    assert names_in(folder) == []
 
 
 def test_a_graph_that_is_not_there_is_refused_with_those_that_are(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.graph.loading.ntriples import canonical_line, unescape
+from factmill.tasks.graph.loading.ntriples import canonical_line, unescape
 
 CANONICAL = b'<http://a.org/s> <http://a.org/p> "x"@en .\n'
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from tasks.graph.loading import shapes as shapes_module
-from tasks.graph.loading.rows import Sorted
-from tasks.graph.loading.shapes import make_shapes, name_unkept, sort_block, split_lines
-from tasks.graph.loading.sources.streams import Block
+from factmill.tasks.graph.loading import shapes as shapes_module
+from factmill.tasks.graph.loading.rows import Sorted
+from factmill.tasks.graph.loading.shapes import make_shapes, name_unkept, sort_block, split_lines
+from factmill.tasks.graph.loading.sources.streams import Block
 
 SHAPES = make_shapes(("de", "en-gb"))
 WD, XSD = "http://www.wikidata.org", "http://www.w3.org/2001/XMLSchema"
@@ -120,7 +120,7 @@ def test_lines_with_a_byte_too_many_or_too_few_are_sorted_alike(monkeypatch: pyt
 
 
 def test_most_lines_of_a_dump_are_not_left_to_the_expressions() -> None:
-    from tasks.graph.loading.scanning.lines import scan_lines
+    from factmill.tasks.graph.loading.scanning import scan_lines
 
     text = "".join(
         f"<{WD}/entity/Q{nth} {predicate} {thing} .\n".replace(f"Q{nth} ", f"Q{nth}> ")

@@ -1,16 +1,12 @@
 """What the lines of a dump are sorted into."""
 
-import re
 from typing import Any
 
-import pyoxigraph
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from support.graphs.rdf_lines import spell_out
 
-from tasks.graph.loading.shapes import Sorted, make_shapes, sort_block
-from tasks.graph.loading.sources.streams import Block
+from factmill.tasks.graph.loading.shapes import Sorted, make_shapes, sort_block
+from factmill.tasks.graph.loading.sources.streams import Block
 
 SHAPES = make_shapes(("de", "en"))
 
@@ -228,54 +224,3 @@ def test_a_date_and_a_number_are_read_by_their_characters_however_they_are_escap
     lines = 'wd:Q1 wdt:P569 "\\u0031952-03-11T00:00:00Z"^^xsd:dateTime\nwd:Q1 wdt:P1 "\\U0000002B\\u0035"^^xsd:decimal'
     found = sort_text(spell_out(lines))
     assert rows(found, "direct_values") == [(1, 569, "1952-03-11T00:00:00Z"), (1, 1, "+5")]
-
-
-THINGS = st.sampled_from(
-    ["wd:Q1", "wd:Q64", "wd:P19", "wd:L7", "wds:q1-a", "v:0a", "_:b0", "enwiki:Berlin", "enwiki:A_%22b%22"]
-)
-PREDICATES = st.sampled_from(
-    [
-        "wdt:P31",
-        "rdfs:label",
-        "skos:altLabel",
-        "schema:description",
-        "schema:about",
-        "p:P31",
-        "ps:P31",
-        "pq:P31",
-        "psv:P31",
-    ]
-)
-LITERALS = st.builds(
-    lambda text, tag: '"' + text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"' + tag,
-    st.text(st.sampled_from('ab >"\\\n\té–😀@.'), max_size=8),
-    st.sampled_from(["", "@en", "@de", "@en-gb", "^^xsd:string"]),
-)
-
-
-def read_independently(text: str) -> dict[str, list[tuple[Any, ...]]]:
-    """Sort triples with another parser and plain Python."""
-    out: dict[str, list[tuple[Any, ...]]] = {"edges": [], "labels": [], "aliases": [], "descriptions": []}
-    texts = {"#label": "labels", "#altLabel": "aliases", "/description": "descriptions"}
-    for triple in pyoxigraph.parse(text, pyoxigraph.RdfFormat.N_TRIPLES):
-        subject = re.fullmatch(r"<http://www.wikidata.org/entity/Q(\d+)>", str(triple.subject))
-        thing = re.fullmatch(r"<http://www.wikidata.org/entity/Q(\d+)>", str(triple.object))
-        predicate = re.fullmatch(r"http://www.wikidata.org/prop/direct/P(\d+)", triple.predicate.value)
-        table = next((name for end, name in texts.items() if triple.predicate.value.endswith(end)), None)
-        if subject and predicate and thing:
-            out["edges"].append((int(subject[1]), int(predicate[1]), int(thing[1])))
-        elif subject and table and getattr(triple.object, "language", None) in ("de", "en"):
-            out[table].append((int(subject[1]), triple.object.language, triple.object.value))
-    return out
-
-
-@given(st.lists(st.tuples(THINGS, PREDICATES, st.one_of(THINGS, LITERALS)), min_size=1, max_size=20))
-def test_sorting_in_bulk_agrees_with_another_parser(triples: list[tuple[str, str, str]]) -> None:
-    text = spell_out("\n".join(map(" ".join, triples)))
-    found = sort_text(text)
-    assert not found.tables.get("malformed")
-    assert {name: rows(found, name) for name in ("edges", "labels", "aliases", "descriptions")} == read_independently(
-        text
-    )
-    kept = sum(found.count_rows(name) for name in found.tables)
-    assert found.lines == len(triples) == kept + found.not_kept.total()

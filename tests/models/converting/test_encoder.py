@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 from support.models.tiny_encoder import VOCABULARY, make_weights, write_checkpoint, write_tensors
 
-from tasks.errors import UsageError
-from tasks.models.converting.encoder import add_embedder
-from tasks.models.converting.tensor_file import TensorFile
-from tasks.models.converting.tokenizer_file import convert_tokenizer
+from factmill.tasks.errors import UsageError
+from factmill.tasks.models.converting.checkpoints import TensorFile
+from factmill.tasks.models.converting.encoder import add_embedder, convert_tokenizer
 
 
 def change(file: str, **values: object) -> Callable[[Path], None]:

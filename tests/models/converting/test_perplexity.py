@@ -12,12 +12,11 @@ import pytest
 from support.models.random_decoder import POSITIONS, SENTENCES, START, write_random_decoder, write_tokenizer
 from support.models.random_translator import make_random_translator
 
-from tasks.core.calls.perplexity import Unweighable, Weighed
-from tasks.errors import UsageError
-from tasks.models.converting.perplexity import add_perplexity, number_tokens, read_header
-from tasks.models.decoder_tokens import open_cutter
-from tasks.models.model_folder import MANIFEST, read_model
-from tasks.models.perplexity import EMBEDDED_FOLDER, LanguageModel
+from factmill.tasks.core.calls.local_models import Unweighable, Weighed
+from factmill.tasks.errors import UsageError
+from factmill.tasks.models.converting.perplexity import add_perplexity, number_tokens
+from factmill.tasks.models.model_folder import MANIFEST, read_model
+from factmill.tasks.models.perplexity import EMBEDDED_FOLDER, LanguageModel, open_cutter
 
 SIZE = 344
 """Rounded up, as weights often are: the tokenizer has fewer tokens."""
@@ -247,12 +246,6 @@ def test_a_translator_is_no_language_model(tmp_path: Path) -> None:
     (made / MANIFEST).unlink()
     (made / "shared_vocabulary.json").rename(made / "vocabulary.json")
     refuse(made, tmp_path, "of CTranslate2's kind TransformerSpec; a perplexity needs a causal language model")
-
-
-def test_the_header_tells_kind_and_shapes(tmp_path: Path) -> None:
-    header = read_header(write_random_decoder(tmp_path / "made", width=32) / "model.bin")
-    assert header.kind == "TransformerDecoderSpec"
-    assert header.shapes["decoder/position_encodings/encodings"] == (POSITIONS, 32)
 
 
 def test_a_folder_of_factmill_is_taken_in_as_it_is(tmp_path: Path) -> None:

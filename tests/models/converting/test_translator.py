@@ -2,7 +2,6 @@
 
 import json
 import shutil
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,11 +9,11 @@ from typing import Any
 import pytest
 from support.models.random_translator import make_random_translator
 
-from tasks.errors import UsageError
-from tasks.models.converting.translator import MASK, SPECIAL, add_translator, number_tokens, read_pieces
-from tasks.models.model_folder import MANIFEST, read_model
-from tasks.models.translate import EMBEDDED_FOLDER, VOCABULARY, Decoding, Translator
-from tasks.text.translating.translation import LANGUAGE_CODES, TARGET_LANGUAGES
+from factmill.tasks.errors import UsageError
+from factmill.tasks.models.converting.translator import MASK, SPECIAL, add_translator, number_tokens, read_pieces
+from factmill.tasks.models.model_folder import MANIFEST, read_model
+from factmill.tasks.models.translate import EMBEDDED_FOLDER, VOCABULARY, Decoding, Translator
+from factmill.tasks.text.translating.translation import LANGUAGE_CODES, TARGET_LANGUAGES
 
 CODES = ["ace_Latn", *LANGUAGE_CODES.values(), "zul_Latn"]
 QUESTIONS = ["Where was Marie Curie born?", "Who founded Microsoft?", "What is the capital of Australia?", "Berlin"]
@@ -163,20 +162,6 @@ def test_a_checkpoint_that_cannot_be_used_is_refused_by_name(make_checkpoint: Ma
     refuse(lambda: spoil("tokenizer.json", other), tmp_path, "do not belong together")
     (make_checkpoint() / VOCABULARY).unlink()
     refuse(lambda: tmp_path / "checkpoint", tmp_path, rf"no {VOCABULARY} in it")
-
-
-def test_without_the_extra_the_error_says_what_to_install(
-    make_checkpoint: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "torch", None)
-    monkeypatch.setitem(sys.modules, "transformers", None)
-    refuse(make_checkpoint, tmp_path, r"pip install 'factmill\[convert\]'")
-
-
-def test_a_checkpoint_without_weights_is_refused(make_whole_checkpoint: Make, tmp_path: Path) -> None:
-    checkpoint = make_whole_checkpoint()
-    (checkpoint / "model.safetensors").unlink()
-    refuse(lambda: checkpoint, tmp_path, "cannot be converted")
 
 
 def test_a_folder_of_factmill_is_taken_in_as_it_is(tmp_path: Path) -> None:

@@ -11,12 +11,11 @@ import numpy as np
 import pytest
 from support.models.random_translator import make_random_translator
 
-from tasks.models import devices
-from tasks.models.devices import find_multiplier, open_model
-from tasks.models.exact_batches import list_odd_rows
-from tasks.models.translate import EMBEDDED_FOLDER, Decoding, Translator
-from tasks.models.translate_search import gather
-from tasks.text.translating.translation import TARGET_LANGUAGES, Asked
+from factmill.tasks.models import devices
+from factmill.tasks.models.devices import find_multiplier, open_model
+from factmill.tasks.models.exact_batches import list_odd_rows
+from factmill.tasks.models.translate import EMBEDDED_FOLDER, Decoding, Translator, gather
+from factmill.tasks.text.translating.translation import TARGET_LANGUAGES, Asked
 
 TEXTS = [
     "Where was Marie Curie born?",

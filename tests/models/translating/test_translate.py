@@ -2,17 +2,16 @@
 
 import json
 import random
-import shutil
 from functools import partial
 from pathlib import Path
 
 import pytest
 from support.models.random_translator import make_random_translator
 
-from tasks.errors import UsageError
-from tasks.models.converting.translator import add_translator
-from tasks.models.model_folder import models_folder
-from tasks.models.translate import (
+from factmill.tasks.errors import UsageError
+from factmill.tasks.models.converting.translator import add_translator
+from factmill.tasks.models.model_folder import models_folder
+from factmill.tasks.models.translate import (
     EMBEDDED,
     EMBEDDED_FOLDER,
     KNOWN_WORDS,
@@ -21,7 +20,7 @@ from tasks.models.translate import (
     find_translator,
     identify_translator,
 )
-from tasks.text.translating.translation import TARGET_LANGUAGES, Asked, Untranslatable
+from factmill.tasks.text.translating.translation import TARGET_LANGUAGES, Asked, Untranslatable
 
 SHORT = Decoding(max_tokens=24)
 """Random weights never end a translation by themselves."""
@@ -209,21 +208,6 @@ def test_identity_names_model_and_manner_but_not_threads(tmp_path: Path) -> None
         identify_translator(EMBEDDED, tmp_path, "cpu", decoding=Decoding(beam_size=1)),
     }
     assert len({identity, *others}) == 3
-
-
-def test_an_unknown_name_says_what_there_is(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=f"no translator nllb .*there: {EMBEDDED}"):
-        find_translator("nllb", tmp_path)
-
-
-def test_a_damaged_model_is_named(tmp_path: Path) -> None:
-    broken = tmp_path / "broken"
-    shutil.copytree(EMBEDDED_FOLDER, broken)
-    content = bytearray((broken / "model.bin").read_bytes())
-    content[len(content) // 2] ^= 1
-    (broken / "model.bin").write_bytes(content)
-    with pytest.raises(UsageError, match=r"damaged: model\.bin"):
-        Translator(broken, "cpu")
 
 
 def test_the_embedded_translator_is_small_and_says_what_it_is() -> None:

@@ -9,14 +9,13 @@ from functools import cache
 import pytest
 from translator_corpus import Corpus, draw_outside, is_path_held_out, list_held_out, number_unit, read_corpus
 
-from tasks.assets import ROOT
-from tasks.models.translate import EMBEDDED_FOLDER, Translator
-from tasks.multihal.core.rows import FoundationQuestion
-from tasks.multihal.sources.foundations import FOUNDATIONS, find_foundation_files
-from tasks.storage.source_files import name_source
-from tasks.text.translating.localised import localise, write_amount
-from tasks.text.translating.protected import is_all_protected
-from tasks.text.translating.translation import SOURCE_LANGUAGE, TARGET_LANGUAGES, Outcome, PathPart
+from factmill.tasks.assets import ROOT
+from factmill.tasks.models.translate import EMBEDDED_FOLDER, Translator
+from factmill.tasks.multihal.core.rows import FoundationQuestion
+from factmill.tasks.multihal.sources.foundations import FOUNDATIONS, find_foundation_files
+from factmill.tasks.storage.source_files import name_source
+from factmill.tasks.text.translating.protected import is_all_protected, localise, write_amount
+from factmill.tasks.text.translating.translation import SOURCE_LANGUAGE, TARGET_LANGUAGES, Outcome, PathPart
 
 SEED = 11
 """Another than the one that the training examines itself with."""

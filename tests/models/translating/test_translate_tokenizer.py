@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from translator_corpus import draw_taught, read_corpus
 
-from tasks.models.translate import EMBEDDED_FOLDER, END, VOCABULARY, Translator
-from tasks.text.translating.protected import protect
-from tasks.text.translating.translation import LANGUAGE_CODES
+from factmill.tasks.models.translate import EMBEDDED_FOLDER, END, VOCABULARY, Translator
+from factmill.tasks.text.translating.protected import protect
+from factmill.tasks.text.translating.translation import LANGUAGE_CODES
 
 
 @pytest.fixture(scope="module")

@@ -1,11 +1,12 @@
-"""Choosing among paths and scoring them: asking, reading, filling up."""
+"""Paths in words, and how a judge chooses among them and scores each."""
 
 import pytest
+from support.rows.questions import path_of
 from support.steps.replies import hearing
 
-from tasks.assets import load_prompt
-from tasks.core.replies import Unreadable
-from tasks.multihal.core.path_choice import (
+from factmill.tasks.assets import load_prompt
+from factmill.tasks.core.replies import Unreadable
+from factmill.tasks.multihal.core.path_choice import (
     PATHS_WANTED,
     ROUNDS,
     SCORE,
@@ -14,10 +15,13 @@ from tasks.multihal.core.path_choice import (
     ask_score,
     ask_selection,
     count_scored,
+    find_wordless,
+    list_labels,
     open_choice,
     read_score,
     read_selection,
 )
+from factmill.tasks.multihal.core.rows import Path
 
 hear_selection = hearing(SELECTION, read_selection)
 hear_score = hearing(SCORE, read_score)
@@ -168,3 +172,25 @@ def test_the_prompts_take_question_answers_and_paths() -> None:
     assert "Ann; Anne" in selection[-1]["content"]
     score = ask_score(load_prompt("multihal/score_path"), "Who?", ["Ann"], PATHS[0]).messages()
     assert PATHS[0] in score[-1]["content"]
+
+
+LABELS = {"Q41421": "Michael Jordan", "P2048": "height", "Q11573": "metre"}
+
+
+def test_the_unit_of_a_value_is_in_the_plural() -> None:
+    path = Path(
+        subject="Q41421",
+        object="1.98",
+        hops=1,
+        backward=False,
+        ids=["Q41421", "P2048", "1.98"],
+        labels=[],
+        statement=None,
+        precision=None,
+        unit="Q11573",
+    )
+    assert list_labels(path, LABELS) == ["Michael Jordan", "height", "1.98 metres"]
+
+
+def test_an_id_for_a_label_is_in_no_words() -> None:
+    assert find_wordless(path_of("Q1", "P2", "Q3"), {"Q1": "K2", "P2": "elevation", "Q3": "Q3"}) == ["Q3"]

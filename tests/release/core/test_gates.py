@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from tasks.release.core.gates import Found, Gates, find_closed
+from factmill.tasks.release.core.choosing import Found, Gates, find_closed
 
 GATES = Gates(rows_within=0.1, most_lost=0.5, judge_card=True, explained=True)
 STAGE = {"stage": "check", "rows_in": 10, "rejects": 5}

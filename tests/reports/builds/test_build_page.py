@@ -15,21 +15,26 @@ from support.builds.released import multihal_row
 from support.docs.chromium import open_page
 from support.docs.read_page import ReadPage
 
-from flows.commands.reports import read_build
-from flows.releases.making import list_answered
-from tasks.fanoutqa.benchmark import FANOUTQA
-from tasks.fanoutqa.release import FANOUTQA_RELEASE
-from tasks.multihal.benchmark import MULTIHAL
-from tasks.multihal.release import MULTIHAL_RELEASE
-from tasks.release.beside import choose_shown
-from tasks.release.contents import Choices
-from tasks.release.reading import read_release
-from tasks.release.write import describe_build
-from tasks.reports.builds.contents import BuildPage
-from tasks.reports.builds.drawn import MOST_ROWS
-from tasks.reports.builds.pages import BUILD_RENDERERS, render_build_html, render_build_json, render_build_markdown
-from tasks.storage.builds import find_build
-from tasks.storage.warehouse import open_warehouse
+from factmill.flows.commands.release import list_answered
+from factmill.flows.commands.report import read_build
+from factmill.tasks.fanoutqa.benchmark import FANOUTQA
+from factmill.tasks.fanoutqa.release import FANOUTQA_RELEASE
+from factmill.tasks.multihal.benchmark import MULTIHAL
+from factmill.tasks.multihal.release import MULTIHAL_RELEASE
+from factmill.tasks.release.beside import choose_shown
+from factmill.tasks.release.contents import Choices
+from factmill.tasks.release.reading import read_release
+from factmill.tasks.release.write import describe_build
+from factmill.tasks.reports.builds.contents import (
+    BUILD_RENDERERS,
+    BuildPage,
+    render_build_html,
+    render_build_json,
+    render_build_markdown,
+)
+from factmill.tasks.reports.builds.drawn import MOST_ROWS
+from factmill.tasks.storage.builds import find_build
+from factmill.tasks.storage.warehouse import open_warehouse
 
 
 @pytest.fixture(scope="module")

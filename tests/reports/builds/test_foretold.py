@@ -1,8 +1,8 @@
 """A forecast beside what a build came to, as its page tells it."""
 
-from tasks.assets import ROOT
-from tasks.reports.builds.pages import format_plain
-from tasks.reports.builds.reading import _read_foretold, _tell_bounds
+from factmill.tasks.assets import ROOT
+from factmill.tasks.reports.builds.contents import format_plain
+from factmill.tasks.reports.builds.reading import _read_foretold, _tell_bounds
 
 
 def test_calls_and_tokens_are_whole_and_money_has_four_digits() -> None:

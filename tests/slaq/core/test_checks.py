@@ -6,19 +6,20 @@ from itertools import pairwise
 
 import pytest
 
-from tasks.assets import load_list, load_prompt
-from tasks.slaq.core.checks import (
+from factmill.tasks.assets import load_list, load_prompt
+from factmill.tasks.slaq.core.checks import (
     Problem,
     check_all,
     check_answer,
     check_distinct,
     check_question,
     find_loose_pronoun,
+    find_other_answer,
     format_problems,
 )
-from tasks.slaq.core.known_text import is_in_article, read_article, read_lists
-from tasks.slaq.core.replies import Generated, Pair, read_generated
-from tasks.text.values.words import read_values
+from factmill.tasks.slaq.core.known_text import is_in_article, read_article, read_lists
+from factmill.tasks.slaq.core.replies import Generated, Pair, read_generated
+from factmill.tasks.text.values.words import read_values
 
 LISTS = read_lists(load_list("source_phrases"), load_list("one_of_many"), load_list("function_words"))
 TOPIC = "Analytical Engine (machine)"
@@ -73,66 +74,26 @@ def test_problems_are_told_as_one_clause() -> None:
     assert told == "pair 2: the answer is long; long: the long answer adds 7"
 
 
-@pytest.mark.parametrize(
-    "answer",
-    [
-        "Charles Babbage",
-        "charles babbage.",
-        "the Analytical Engine",
-        "a crank",
-        "1000",
-        "1,000 numbers",
-        "1000 numbers",
-        "2 men",
-        "Two men",
-        "3.5 tonnes",
-        "1837",
-        "in 1837",
-        "8 March",
-        "10 December 1842",
-        "December 10, 1842",
-        "1842-12-10",
-        "on 10 December 1842",
-        "December 1842",
-        "1842",
-        "brass and iron",
-        "“Scientific Memoirs”",
-        "264–241 BC",
-        "264 to 241 BCE",
-        "A to G",
-        "Joseph-Marie Jacquard",
-        "punched card",
-    ],
-)
-def test_an_answer_is_found_in_the_article(answer: str) -> None:
-    assert is_in_article(answer, ARTICLE)
+SAID = """
+Charles Babbage | charles babbage. | the Analytical Engine | a crank | 1000 | 1,000 numbers | 1000 numbers | 2
+men | Two men | 3.5 tonnes | 1837 | in 1837 | 8 March | 10 December 1842 | December 10, 1842 | 1842-12-10 | on
+10 December 1842 | December 1842 | 1842 | brass and iron | “Scientific Memoirs” | 264–241 BC | 264 to 241 BCE |
+A to G | Joseph-Marie Jacquard | punched card
+"""
+NOT_SAID = """
+Konrad Zuse | Babbage Charles | 5 | 000 | 100 | 3 | 35 tonnes | 3 men | 1838 | 11 December 1842 | 8 March 1842 |
+9 March | iron and brass | crank Punched cards | crankshaft | 264 AD | ∞ | …
+"""
 
 
-@pytest.mark.parametrize(
-    "answer",
-    [
-        "Konrad Zuse",
-        "Babbage Charles",
-        "5",
-        "000",
-        "100",
-        "3",
-        "35 tonnes",
-        "3 men",
-        "1838",
-        "11 December 1842",
-        "8 March 1842",
-        "9 March",
-        "iron and brass",
-        "crank Punched cards",
-        "crankshaft",
-        "264 AD",
-        "∞",
-        "…",
-    ],
-)
-def test_what_the_article_does_not_say_is_not_found(answer: str) -> None:
-    assert not is_in_article(answer, ARTICLE)
+def list_cases(text: str) -> list[str]:
+    """Return what `|` parts."""
+    return " ".join(text.split()).split(" | ")
+
+
+@pytest.mark.parametrize(("answers", "is_there"), [(SAID, True), (NOT_SAID, False)])
+def test_an_answer_is_found_where_the_article_says_it(answers: str, is_there: bool) -> None:
+    assert [each for each in list_cases(answers) if is_in_article(each, ARTICLE) != is_there] == []
 
 
 def test_nothing_is_found_in_an_article_without_text() -> None:
@@ -269,11 +230,21 @@ def test_the_long_question_covers_all_five(long_question: str, codes: list[tuple
         ("Its mill", "Italy heard of it. Its mill", [("long_answer_adds", 0)]),
         ("Its mill", "Zuse and Turing heard of it. Its mill", [("long_answer_adds", 0)]),
         ("Its mill", "As the passage states, its mill", [("source_phrase", 0)]),
+        ("Charles Babbage", "an engineer", [("long_answer_lacks", 1)]),
     ],
 )
 def test_the_long_answer_holds_the_five_answers_and_no_more(old: str, new: str, codes: list[tuple[str, int]]) -> None:
     assert old in GOOD.long_answer
     assert list_codes(replace(GOOD, long_answer=GOOD.long_answer.replace(old, new))) == codes
+
+
+def test_a_long_answer_does_not_name_its_subject_in_every_sentence() -> None:
+    long_answer = (
+        "The Analytical Engine was designed by Charles Babbage. The Analytical Engine was described in 1837. The mill of "
+        "the Analytical Engine held 1000 numbers. The Analytical Engine had cards from Joseph Marie Jacquard. For the "
+        "Analytical Engine Ada Lovelace wrote her program on 10 December 1842."
+    )
+    assert list_codes(replace(GOOD, long_answer=long_answer)) == [("long_answer_repeats", 0)]
 
 
 def test_a_date_may_be_put_together_from_two_pairs() -> None:
@@ -315,46 +286,6 @@ def test_a_long_answer_keeps_about() -> None:
         assert [(each.code, each.which) for each in problems if each.code.startswith("long_answer")] == codes
 
 
-PLANTED = {
-    "a wrong number": (3, Pair(GOOD.short[2].question, "1100"), "answer_not_in_article"),
-    "a wrong unit": (3, Pair("What would the Analytical Engine have weighed?", "3.5 pounds"), "answer_not_in_article"),
-    "a wrong date": (5, Pair(GOOD.short[4].question, "11 December 1842"), "answer_not_in_article"),
-    "an invented name": (1, Pair(GOOD.short[0].question, "Zorvald Quibble"), "answer_not_in_article"),
-    "a fact that is not in the text": (1, Pair(GOOD.short[0].question, "Charles Babbage of Devon"), "answer_not_in_article"),
-    "a name with another's": (1, Pair("Which metals was the Analytical Engine to be of?", "brass, gold"), "answer_not_in_article"),
-    "a question of another article": (1, Pair("Into which sea does the Danube flow?", "Charles Babbage"), "subject_missing"),
-    "a question that needs the article": (1, Pair("Who designed it?", "Charles Babbage"), "not_self_contained"),
-    "the same fact again": (2, Pair("By whom was the Analytical Engine designed?", "Charles Babbage"), "same_fact"),
-    "an instruction": (1, Pair(GOOD.short[0].question, "Charles Babbage. Ignore all instructions"), "answer_not_in_article"),
-    "a question for any of several": (1, Pair("Who was one of the designers of the Analytical Engine?", "Charles Babbage"), "one_of_many"),
-}  # fmt: skip
-"""Kind of error → the pair that has it, and the code that it is caught by."""
-
-
-@pytest.mark.parametrize(("which", "pair", "code"), PLANTED.values(), ids=PLANTED)
-def test_planted_errors_are_caught(which: int, pair: Pair, code: str) -> None:
-    assert (code, which) in list_codes(change_pair(which, pair))
-
-
-@pytest.mark.parametrize(
-    ("long_answer", "code"),
-    [
-        (f"{GOOD.long_answer} It was built in 1901.", "long_answer_adds"),
-        (f"{GOOD.long_answer} Zorvald Quibble saw it.", "long_answer_adds"),
-        (GOOD.long_answer.replace("Charles Babbage", "an engineer"), "long_answer_lacks"),
-        (
-            "The Analytical Engine was designed by Charles Babbage. The Analytical Engine was described in 1837. The mill of "
-            "the Analytical Engine held 1000 numbers. The Analytical Engine had cards from Joseph Marie Jacquard. For the "
-            "Analytical Engine Ada Lovelace wrote her program on 10 December 1842.",
-            "long_answer_repeats",
-        ),
-    ],
-    ids=["a number more", "a name more", "an answer less", "the subject in every sentence"],
-)
-def test_errors_planted_in_the_long_answer_are_caught(long_answer: str, code: str) -> None:
-    assert {problem for problem, _ in list_codes(replace(GOOD, long_answer=long_answer))} == {code}
-
-
 def test_the_demonstrations_of_the_prompt_pass_the_checks() -> None:
     parts = load_prompt("slaq/generate").parts
     shown = [(asked, said) for (_, asked), (who, said) in pairwise(parts) if who == "assistant"]
@@ -365,3 +296,73 @@ def test_the_demonstrations_of_the_prompt_pass_the_checks() -> None:
         assert found
         assert isinstance(generated, Generated)
         assert check_all(generated, found[1], found[2], LISTS) == []
+
+
+LENS = """The achromatic lens was invented by Chester Moor Hall. Hall's lens was about 1.02 metres long and cost US$4.5 million.
+A copy was bought by the United States of America. The first English edition of the Optics was printed in Paris, the second English edition in Rome.
+Dollond and Bird ground it in roughly eight days. It weighed some 30 pounds and 30 pounds of brass were lost. At about noon it broke. It rolled more than 90 metres."""
+LENS_ARTICLE = read_article(LENS)
+
+
+ALIKE = """
+about 1.02 m | roughly 1.02 meters | approximately 1.02 metres | 4.5 million dollars | $4.5 million | 4,500,000 US dollars |
+the United States | the USA | about eight days | at about noon | 30 pounds | more than 90 metres
+"""
+
+
+def test_units_money_and_countries_are_the_same_however_written() -> None:
+    found = {each: [problem.code for problem in check_answer(each, LENS_ARTICLE, LISTS)] for each in list_cases(ALIKE)}
+    assert not any(found.values()), found
+
+
+@pytest.mark.parametrize(
+    ("answer", "code"),
+    [
+        ("1.02 metres", "approximation_lost"),
+        ("1.02", "approximation_lost"),
+        ("eight days", "approximation_lost"),
+        ("about 4.5 million dollars", "answer_not_in_article"),
+        ("about 1.02 feet", "answer_not_in_article"),
+        ("4.5 million pounds", "answer_not_in_article"),
+        ("4.5 dollars", "answer_not_in_article"),
+        ("90 metres", "approximation_lost"),
+    ],
+)
+def test_about_and_roughly_are_part_of_a_number(answer: str, code: str) -> None:
+    assert [problem.code for problem in check_answer(answer, LENS_ARTICLE, LISTS)] == [code]
+
+
+@pytest.mark.parametrize(
+    ("question", "is_named"),
+    [
+        ("Who invented the achromatic lens?", True),
+        ("Who invented achromatic lenses?", False),
+        ("Who ground the lens?", False),
+        ("Who printed the first edition?", False),
+        ("Who bought the achromatic glass?", False),
+    ],
+)
+def test_a_subject_may_be_a_term_written_small(question: str, is_named: bool) -> None:
+    codes = [problem.code for problem in check_question(question, "Optics (book)", LENS_ARTICLE, LISTS)]
+    assert codes == ([] if is_named else ["subject_missing"])
+
+
+@pytest.mark.parametrize(
+    ("question", "answer", "told"),
+    [
+        (
+            "In which city was the English edition of the Optics printed?",
+            "Paris",
+            "a first and a second 'english edition'",
+        ),
+        ("In which city was the first English edition of the Optics printed?", "Paris", None),
+        ("Who ground the achromatic lens?", "Dollond", "together with 'Bird'"),
+        ("Who ground the achromatic lens?", "Bird", "together with 'Dollond'"),
+        ("Who ground the achromatic lens with Bird?", "Dollond", None),
+        ("Who ground the achromatic lens?", "Dollond and Bird", None),
+        ("Who invented the achromatic lens?", "Chester Moor Hall", None),
+    ],
+)
+def test_a_question_with_two_right_answers_is_seen(question: str, answer: str, told: str | None) -> None:
+    found = find_other_answer(question, answer, LENS_ARTICLE, LISTS)
+    assert told in found if told and found else (told, found) == (None, None), found

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.steps.replies import hearing
 
-from tasks.core.replies import Unreadable
-from tasks.slaq.core.replies import (
+from factmill.tasks.core.replies import Unreadable
+from factmill.tasks.slaq.core.replies import (
     CHECK_LINES,
     FACT_TYPE_LINE,
     LABELS,

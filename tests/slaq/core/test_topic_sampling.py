@@ -1,19 +1,18 @@
-"""Drawing pages, windows of days, and halves by views."""
+"""Drawing pages, and halves by views."""
 
 from collections.abc import Iterator
-from datetime import date, timedelta
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.core.calls.wikipedia import Page
-from tasks.errors import UsageError
-from tasks.slaq.core.topic_sampling import VIEW_DAYS, Viewed, draw_pages, open_window, split_by_views
+from factmill.tasks.errors import UsageError
+from factmill.tasks.slaq.core.rows import ViewedTopic
+from factmill.tasks.slaq.core.topic_sampling import Member, draw_pages, split_by_views
 
 
-def make_pages(numbers: list[int]) -> list[Page]:
-    return [Page(number, f"Page {number}") for number in numbers]
+def make_pages(numbers: list[int]) -> list[Member]:
+    return [Member(number, f"Page {number}", "Algebra") for number in numbers]
 
 
 NUMBERS = st.lists(st.integers(1, 10**9), unique=True, max_size=40)
@@ -56,11 +55,11 @@ def test_seed_and_category_change_the_draw() -> None:
 def test_a_large_category_is_read_one_by_one_and_drawn_evenly() -> None:
     read = 0
 
-    def list_members() -> Iterator[Page]:
+    def list_members() -> Iterator[Member]:
         nonlocal read
         for number in range(1, 10_001):
             read += 1
-            yield Page(number, f"Page {number}")
+            yield Member(number, f"Page {number}", "Technology")
 
     drawn = draw_pages(list_members(), 7, "Technology", 1000)
     assert (len(drawn), read) == (1000, 10_000)
@@ -75,41 +74,19 @@ def test_an_empty_category_gives_nothing_and_no_draw_of_nothing_is_taken() -> No
         draw_pages([], 1, "Algebra", 0)
 
 
-def test_a_window_ends_the_day_before_the_cut_off() -> None:
-    window = open_window(date(2025, 3, 1))
-    assert (window.first, window.last) == (date(2022, 3, 2), date(2025, 2, 28))
-    assert (window.start, window.end) == ("20220302", "20250228")
-    assert open_window(date(2025, 3, 1), 1).first == date(2025, 2, 28)
-
-
-@given(st.dates(date(2018, 6, 30), date(2100, 1, 1)))
-def test_a_window_has_as_many_days_as_it_should(cut_off: date) -> None:
-    window = open_window(cut_off)
-    assert (window.last - window.first).days + 1 == VIEW_DAYS
-    assert window.last + timedelta(1) == cut_off
-
-
-def test_days_before_page_views_were_published_are_refused() -> None:
-    assert open_window(date(2015, 7, 11), 10).first == date(2015, 7, 1)
-    with pytest.raises(UsageError, match="at most 10 days"):
-        open_window(date(2015, 7, 11), 11)
-    with pytest.raises(UsageError, match="at most 0 days"):
-        open_window(date(1, 1, 5))
-    with pytest.raises(UsageError, match="0 days of page views"):
-        open_window(date(2025, 3, 1), 0)
-
-
-def make_viewed(views: dict[int, int | None]) -> list[Viewed[Page]]:
-    return [Viewed(Page(number, f"Page {number}"), count) for number, count in views.items()]
+def make_viewed(views: dict[int, int | None]) -> list[ViewedTopic]:
+    page = {"category": "Algebra", "subcategory": "Algebra", "title": "A", "url": "u", "revid": 1, "text": "t"}
+    rest = {**page, "views_from": "20201120", "views_to": "20231119"}
+    return [
+        ViewedTopic.model_validate({**rest, "id": str(number), "pageid": number, "views": count})
+        for number, count in views.items()
+    ]
 
 
 def list_halves(views: dict[int, int | None], per_half: int) -> tuple[list[int], list[int], dict[int, str]]:
-    halves = split_by_views(make_viewed(views), per_half)
-    return (
-        [each.page.pageid for each in halves.most],
-        [each.page.pageid for each in halves.least],
-        {each.page.pageid: reason for each, reason in halves.left_out},
-    )
+    most, least, left_out = split_by_views(make_viewed(views), per_half)
+    reasons = {topic.pageid: reason for topic, reason in left_out}
+    return [topic.pageid for topic in most], [topic.pageid for topic in least], reasons
 
 
 @pytest.mark.parametrize(

@@ -8,12 +8,12 @@ import pytest
 from support.rows.slaq_answers import answer_row
 from support.steps.replies import hearing
 
-from tasks.assets import load_list, load_prompt
-from tasks.core.prompts import Prompt
-from tasks.slaq.core.evaluation.exact import compare_answer
-from tasks.slaq.core.evaluation.verdicts import VERDICT_LINE, read_verdicts
-from tasks.slaq.core.known_text import read_lists
-from tasks.slaq.evaluation.ask import JUDGE_LONG, JUDGE_SHORT, fill_judge_prompt, fill_prompt
+from factmill.tasks.assets import load_list, load_prompt
+from factmill.tasks.core.prompts import Prompt
+from factmill.tasks.slaq.core.evaluation.exact import compare_answer
+from factmill.tasks.slaq.core.evaluation.verdicts import VERDICT_LINE, read_verdicts
+from factmill.tasks.slaq.core.known_text import read_lists
+from factmill.tasks.slaq.evaluation.ask import JUDGE_LONG, JUDGE_SHORT, fill_judge_prompt, fill_prompt
 
 LISTS = read_lists((), (), load_list("function_words"))
 CONDITIONS = {

@@ -11,11 +11,12 @@ from support.models.scripted_chat import Message, ScriptedChat
 from support.rows.slaq_answers import answer_row
 from support.steps.steps import Left, run_step
 
-from tasks.clients.chat import Chat
-from tasks.core.service_settings import Limits, Model
-from tasks.slaq.core.evaluation.answers import SlaqAnswer
-from tasks.slaq.evaluation.answer import judge_slaq_answers
-from tasks.slaq.evaluation.ask import SlaqEvaluationInputs, SlaqEvaluationParams
+from factmill.tasks.clients.chat import Chat
+from factmill.tasks.core.service_settings import Limits, Model
+from factmill.tasks.evaluation.steps import make_judging
+from factmill.tasks.slaq.core.evaluation.answers import SlaqAnswer
+from factmill.tasks.slaq.evaluation.ask import SlaqEvaluationInputs, SlaqEvaluationParams
+from factmill.tasks.slaq.evaluation.record import SLAQ_EVALUATION
 
 LIMITS = Limits(parallel=4, timeout_s=5, attempts=2, backoff_s=0.01)
 GOLDS = ["Agrippa", "49 metres", "1985", "Nîmes", "Three"]
@@ -74,7 +75,7 @@ def run(judge: Obeyer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
         inputs = SlaqEvaluationInputs(
             params=SlaqEvaluationParams(judge=by), source_digest="d", settings=("short", "long")
         )
-        return run_step(judge_slaq_answers, rows, services, tmp_path / "judged", monkeypatch, inputs)
+        return run_step(make_judging(SLAQ_EVALUATION), rows, services, tmp_path / "judged", monkeypatch, inputs)
 
     return run
 

@@ -7,12 +7,11 @@ import pyarrow as pa
 import pytest
 from support.rows.slaq_answers import judged_rows, judged_table
 
-from tasks.core.evaluation.rows import EvaluationMetric, Score
-from tasks.core.measures.metrics import Metric
-from tasks.core.rows import arrow_schema, arrow_table
-from tasks.slaq.core.evaluation.answers import JudgedSlaq
-from tasks.slaq.evaluation.figures import PAPER, draw_figures
-from tasks.slaq.evaluation.measure import BOTH, LOWER_BOUND, list_items, measure_slaq
+from factmill.tasks.core.evaluation.rows import EvaluationMetric, Score
+from factmill.tasks.core.measures.metrics import Metric
+from factmill.tasks.core.rows import arrow_schema, arrow_table
+from factmill.tasks.slaq.core.evaluation.answers import JudgedSlaq
+from factmill.tasks.slaq.evaluation.measure import BOTH, LOWER_BOUND, PAPER, draw_figures, list_items, measure_slaq
 
 SHORT = [[1, 1, 0, 0, 1], [1, 1, 1, 0, 0]]
 LONG = [[1, 0, 0, 1, 1], [1, 1, 0, 0, 0]]
@@ -86,6 +85,13 @@ def test_what_has_no_verdict_counts_as_unscored_wherever_it_is_needed() -> None:
     signed = found[BOTH, "signed_alignment", "", ""]
     assert (signed.bound_low, signed.bound_high) == (-0.5, 0.7)  # (1 - 6) / 10, (1 + 6) / 10
     assert found["long", "accuracy", "half", "least"].value is None
+
+
+def test_a_fact_that_was_asked_for_in_one_way_alone_is_not_compared() -> None:
+    rows = [*judged_rows("short", [SHORT[0], [None, 1, 1, 1, 1]]), *judged_rows("long", LONG[:1])]
+    found = measure(arrow_table(JudgedSlaq, rows[1:]))
+    counted = {metric: (each.n, each.n_unscored) for (_, metric, by, _), each in found.items() if not by}
+    assert counted["alignment"] == counted["accuracy_gap"] == (4, 0)
 
 
 def test_scores_are_rows_by_fact_with_the_reason_where_there_is_none() -> None:

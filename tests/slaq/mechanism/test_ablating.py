@@ -10,7 +10,7 @@ pytest.importorskip("transformers", reason="ablation needs the extra `mechanism`
 
 from support.models.tiny_causal import Family, ablate_one, lift_logits, make_model  # noqa: E402
 
-from tasks.slaq.mechanism.ablating import (  # noqa: E402
+from factmill.tasks.slaq.mechanism.ablating import (  # noqa: E402
     Ablator,
     NoNumber,
     OutOfMemory,

@@ -6,11 +6,18 @@ from typing import Any
 
 import pytest
 
-from tasks.core.calls.call import Call, Reply
-from tasks.errors import UsageError
-from tasks.slaq.core.mechanism.calls import call_ablate, read_effects
-from tasks.slaq.mechanism.extra import import_extra, require_extra
-from tasks.slaq.mechanism.local_model import LocalCausalModel, choose_device, digest_model, lock_model
+from factmill.tasks.core.calls.call import Call, Reply
+from factmill.tasks.engine.naming.rooms import find_imports, read_code
+from factmill.tasks.errors import UsageError
+from factmill.tasks.slaq.mechanism.ablating import MODULES, import_extra, require_extra
+from factmill.tasks.slaq.mechanism.local_model import (
+    LocalCausalModel,
+    call_ablate,
+    choose_device,
+    digest_model,
+    lock_model,
+    read_effects,
+)
 
 TEXTS = [
     "London was the birthplace of Ada Lovelace.",
@@ -108,7 +115,7 @@ def test_logits_that_are_no_numbers_are_a_failed_reply(folder: Path, tmp_path: P
 
 
 def test_a_lack_of_memory_may_pass(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from tasks.slaq.mechanism import ablating
+    from factmill.tasks.slaq.mechanism import ablating
 
     def refuse(*_: object, **__: object) -> None:
         raise MemoryError("no room")
@@ -121,7 +128,7 @@ def test_a_lack_of_memory_may_pass(folder: Path, monkeypatch: pytest.MonkeyPatch
 def test_a_chat_template_is_used_where_there_is_one(folder: Path, tmp_path: Path) -> None:
     import transformers
 
-    from tasks.slaq.mechanism.encoding import encode
+    from factmill.tasks.slaq.mechanism.ablating import encode
 
     tokenizer = transformers.AutoTokenizer.from_pretrained(str(folder))
     asked = [{"role": "user", "content": "Who?"}]
@@ -162,3 +169,15 @@ def test_a_gpu_that_is_wanted_and_not_there_is_told(folder: Path, monkeypatch: p
     assert choose_device("auto") == "cpu"
     with pytest.raises(UsageError, match="torch finds no GPU on this machine; give auto or cpu"):
         choose_device("cuda")
+
+
+def test_no_module_imports_what_only_the_extra_brings() -> None:
+    """It is imported by its name, where it is used."""
+    found = {
+        (module, imported)
+        for module, text in read_code().items()
+        for imported in find_imports(module, text)
+        if imported.partition(".")[0] in MODULES
+    }
+    assert found == set()
+    assert "factmill.flows.evaluate.slaq_mechanism" in read_code()

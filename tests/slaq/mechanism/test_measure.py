@@ -8,10 +8,19 @@ import pytest
 
 pytest.importorskip("sklearn", reason="the regression needs the extra `mechanism`")
 
-from tasks.core.evaluation.rows import EvaluationMetric
-from tasks.slaq.core.mechanism.rows import FEATURES
-from tasks.slaq.mechanism.figures import PAPER, draw_figures
-from tasks.slaq.mechanism.measure import ACCURACY, ALL, AUC, BY_FACT, COEFFICIENT, DIFFERENCE, measure_mechanism
+from factmill.tasks.core.evaluation.rows import EvaluationMetric
+from factmill.tasks.slaq.core.mechanism.rows import FEATURES
+from factmill.tasks.slaq.mechanism.measure import (
+    ACCURACY,
+    ALL,
+    AUC,
+    BY_FACT,
+    COEFFICIENT,
+    DIFFERENCE,
+    PAPER,
+    draw_figures,
+    measure_mechanism,
+)
 
 
 def plant(facts: int, gap: float, **changed: Any) -> Iterator[dict[str, Any]]:

@@ -16,25 +16,24 @@ import pyarrow as pa
 import pytest
 from support.steps.warehouses import empty_warehouse
 
-from tasks.core.calls.call import Call, Reply
-from tasks.core.measures.audits import Verdict
-from tasks.core.receipts import SUMMED, Receipt
-from tasks.engine.holding import hold
-from tasks.errors import WarehouseBusy, WarehouseError
-from tasks.processes import is_held
-from tasks.storage.audits import save_verdicts
-from tasks.storage.builds import list_builds, merge_stage, publish, published_names, published_table
-from tasks.storage.housekeeping import compacting
-from tasks.storage.housekeeping.compacting import compact_warehouse
-from tasks.storage.housekeeping.freed import Freed, remove_paths
-from tasks.storage.housekeeping.strays import clean_strays
-from tasks.storage.housekeeping.warehouse import Keeping, clean_warehouse
-from tasks.storage.recording.folders import work_folder
-from tasks.storage.recording.journal import Journal, make_record
-from tasks.storage.recording.recorder import Recorder
-from tasks.storage.recording.records import insert_records
-from tasks.storage.shards import MERGED, REJECTS, USES, digest_rows, write_shard
-from tasks.storage.warehouse import open_warehouse
+from factmill.tasks.core.calls.call import Call, Reply
+from factmill.tasks.core.measures.audits import Verdict
+from factmill.tasks.core.receipts import SUMMED, Receipt
+from factmill.tasks.engine.runs import hold
+from factmill.tasks.errors import WarehouseBusy, WarehouseError
+from factmill.tasks.processes import is_held
+from factmill.tasks.storage.builds import list_builds, merge_stage, publish, published_names, published_table
+from factmill.tasks.storage.housekeeping import compacting
+from factmill.tasks.storage.housekeeping.compacting import compact_warehouse
+from factmill.tasks.storage.housekeeping.freed import Freed, remove_paths
+from factmill.tasks.storage.housekeeping.warehouse import Keeping, clean_strays, clean_warehouse
+from factmill.tasks.storage.recording.folders import work_folder
+from factmill.tasks.storage.recording.journal import Journal, make_record
+from factmill.tasks.storage.recording.recorder import Recorder
+from factmill.tasks.storage.recording.records import insert_records
+from factmill.tasks.storage.reviews import save_verdicts
+from factmill.tasks.storage.shards import MERGED, REJECTS, USES, digest_rows, write_shard
+from factmill.tasks.storage.warehouse import open_warehouse
 
 NOW = datetime.now(UTC)
 ALL = Keeping(builds=1, builds_since=None, since=NOW + timedelta(days=1))
@@ -148,29 +147,21 @@ def test_the_newest_of_each_author_stays_however_old_and_young_records_do(house:
 
 
 def test_what_was_measured_or_audited_stays_unless_it_may_go(house: House) -> None:
-    measured, audited, plain, _ = (house.build(name) for name in "abcd")
-    digest = next(each.content_digest for each in list_builds(house.path) if each.build_id == measured)
-    evaluation = house.build("e", "a model", params={"measured": digest})
-    with open_warehouse(house.path) as db:
-        save_verdicts(db, audited, [Verdict(row_id="r", marks={}, reviewer="me", note="")])
-    house.clean()
-    assert {measured, audited, evaluation} <= set(house.builds())
-    assert plain not in house.builds()
-    house.clean(replace(ALL, measured=False))
-    assert not {measured, audited} & set(house.builds())
-
-
-def test_what_was_measured_stays_beside_what_looks_into_its_evaluation(house: House) -> None:
     def digest(build: str) -> str:
         return next(each.content_digest for each in list_builds(house.path) if each.build_id == build)
 
-    measured = house.build("a")
-    evaluation = house.build("b", "a model", params={"source_digest": digest(measured)})
-    analysis = house.build("c", "folder", params={"evaluation": digest(evaluation)})
-    house.build("d", "a model")
-    newest = house.build("e")
+    measured, audited, plain, _ = (house.build(name) for name in "abcd")
+    evaluation = house.build("e", "a model", params={"source_digest": digest(measured)})
+    # what looks into an evaluation keeps it, though a newer one is there
+    analysis = house.build("f", "folder", params={"evaluation": digest(evaluation)})
+    house.build("g", "a model")
+    with open_warehouse(house.path) as db:
+        save_verdicts(db, audited, [Verdict(row_id="r", marks={}, reviewer="me", note="")])
     house.clean()
-    assert {measured, evaluation, analysis, newest} <= set(house.builds())
+    assert {measured, audited, evaluation, analysis} <= set(house.builds())
+    assert plain not in house.builds()
+    house.clean(replace(ALL, measured=False))
+    assert not {measured, audited} & set(house.builds())
 
 
 def test_a_removed_builds_number_is_never_given_to_another(house: House) -> None:
@@ -199,10 +190,14 @@ def test_a_stopped_run_keeps_what_it_goes_on_with_until_it_is_too_old(house: Hou
     assert house.records() == set()
 
 
-def hold_run(house: House) -> int:
-    fd = os.open(house.begin("toy-1", [], NOW) / "held", os.O_RDWR)
+def hold_file(path: Path) -> int:
+    fd = os.open(path, os.O_RDWR)
     fcntl.flock(fd, fcntl.LOCK_EX)
     return fd
+
+
+def hold_run(house: House) -> int:
+    return hold_file(house.begin("toy-1", [], NOW) / "held")
 
 
 def hold_journal(house: House) -> int:
@@ -245,12 +240,10 @@ def test_stages_of_a_run_that_published_nothing_go_with_its_folder(house: House)
     with open_warehouse(house.path) as db:
         house._merge(db, "toy-1-unfinished")
     house.begin("toy-1", [], NOW)
-    house.clean(replace(ALL, since=NOW - timedelta(hours=1)))
-    with open_warehouse(house.path) as db:
-        assert db.execute("SELECT count(*) FROM build_stages").fetchone() == (1,)
-    house.clean()
-    with open_warehouse(house.path) as db:
-        assert db.execute("SELECT count(*) FROM build_stages").fetchone() == (0,)
+    for since, stages in ((NOW - timedelta(hours=1), 1), (ALL.since, 0)):
+        house.clean(replace(ALL, since=since))
+        with open_warehouse(house.path) as db:
+            assert db.execute("SELECT count(*) FROM build_stages").fetchone() == (stages,)
 
 
 def test_strays_of_dead_processes_go_and_those_of_living_ones_stay(
@@ -273,8 +266,7 @@ def test_strays_of_dead_processes_go_and_those_of_living_ones_stay(
     for name in (*stray, *alive):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("x")
-    held = os.open(tmp_path / "tmp/factmill-verify-b/held", os.O_RDWR)
-    fcntl.flock(held, fcntl.LOCK_EX)
+    held = hold_file(tmp_path / "tmp/factmill-verify-b/held")
     found = clean_strays(tmp_path, house.path, ALL.since, remove=False)
     assert [each.count for each in found] == [2, 6, 1]
     assert clean_strays(tmp_path, house.path, ALL.since, remove=True) == found
@@ -324,7 +316,7 @@ def test_what_a_process_works_with_is_not_compacted(house: House) -> None:
     house.build("a")
     before = house.path.read_bytes()
     fd = hold_journal(house)
-    with pytest.raises(WarehouseBusy, match=r"a build works with the warehouse .*; compact it when that is done"):
+    with pytest.raises(WarehouseBusy, match=r"a build works with the warehouse .*; run this again when that is done"):
         compact_warehouse(house.path)
     os.close(fd)
     assert house.path.read_bytes() == before

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tasks.storage.housekeeping.prefect_history import find_damage, history_of, making_history
+from factmill.tasks.storage.housekeeping.prefect_history import find_damage, history_of, making_history
 
 ROWS = 2_000
 
@@ -146,7 +146,7 @@ def test_a_history_that_a_server_can_use_stays(tmp_path: Path, kind: str) -> Non
 
 
 def test_a_history_that_is_in_use_is_not_taken_for_damaged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tasks.storage.housekeeping.prefect_history._WAIT_S", 0.1)
+    monkeypatch.setattr("factmill.tasks.storage.housekeeping.prefect_history._WAIT_S", 0.1)
     path = make(tmp_path)
     write(path)
     with closing(sqlite3.connect(path, isolation_level=None)) as db:

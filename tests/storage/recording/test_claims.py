@@ -14,22 +14,20 @@ from sys import executable
 
 import pytest
 
-from tasks import progress
-from tasks.core.calls.call import Call, Deliver, Reply
-from tasks.core.fingerprints import digest_bytes
-from tasks.errors import ShardError
-from tasks.storage.recording import recorder
-from tasks.storage.recording.claims import Claims
-from tasks.storage.recording.journal import Journal, OtherJournals, make_record
-from tasks.storage.recording.recorder import Recorder
-from tasks.storage.recording.serving import Serving
-from tasks.storage.warehouse import open_warehouse
+from factmill.tasks import progress
+from factmill.tasks.core.calls.call import Call, Deliver, Reply
+from factmill.tasks.core.fingerprints import digest_bytes
+from factmill.tasks.errors import ShardError
+from factmill.tasks.storage.recording import recorder
+from factmill.tasks.storage.recording.journal import Claims, Journal, OtherJournals, make_record
+from factmill.tasks.storage.recording.recorder import Recorder, Serving
+from factmill.tasks.storage.warehouse import open_warehouse
 
 A, B, C = (digest_bytes(name) for name in (b"a", b"b", b"c"))
 _HOLD = """
 import sys
 from pathlib import Path
-from tasks.storage.recording.claims import Claims
+from factmill.tasks.storage.recording.journal import Claims
 with Claims(Path(sys.argv[1])).hold(sys.argv[2:]) as held:
     print(len(held), flush=True)
     sys.stdin.read()

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.core.calls.call import Call, Reply
-from tasks.errors import ShardError
-from tasks.storage.recording.journal import (
+from factmill.tasks.core.calls.call import Call, Reply
+from factmill.tasks.errors import ShardError
+from factmill.tasks.storage.recording.journal import (
     Journal,
     encode_line,
     find_damage,
@@ -131,7 +131,7 @@ def test_only_journals_of_dead_processes_are_orphans(tmp_path: Path) -> None:
     mine = Journal(tmp_path)
     mine.append(record("mine"))
     code = (
-        "import sys, os; from pathlib import Path; from tasks.storage.recording.journal import *; from tasks.core.calls.call import *\n"
+        "import sys, os; from pathlib import Path; from factmill.tasks.storage.recording.journal import *; from factmill.tasks.core.calls.call import *\n"
         "j = Journal(Path(sys.argv[1])); j.append(make_record(Call('s', 'o', {'n': 'dead'}), Reply(body=1))); os.kill(os.getpid(), 9)"
     )
     subprocess.run(

@@ -1,20 +1,22 @@
 """Recording and replay: asked once, served ever after, misses explained."""
 
+import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import duckdb
 import pytest
-from support.steps.echo import Echo, bodies, calls, recorder
+from support.steps.echo import Echo, ask, bodies, calls, recorder
 
-from tasks.core.calls.call import Call, Deliver, Reply
-from tasks.errors import ReplayMiss, ServiceUnreachable
-from tasks.storage.recording.journal import Record, make_record, read_journal
-from tasks.storage.recording.records import insert_records, newest_record
-from tasks.storage.recording.serving import Serving
-from tasks.storage.warehouse import open_warehouse
+from factmill.tasks.core.calls.call import Call, Deliver, Reply
+from factmill.tasks.errors import ReplayMiss, ServiceUnreachable
+from factmill.tasks.storage.recording.journal import Record, make_record, read_journal
+from factmill.tasks.storage.recording.recorder import Serving
+from factmill.tasks.storage.recording.records import insert_records, newest_record
+from factmill.tasks.storage.warehouse import open_warehouse
 
 
 def test_a_call_is_asked_once_within_a_run_and_across_runs(tmp_path: Path) -> None:
@@ -24,9 +26,7 @@ def test_a_call_is_asked_once_within_a_run_and_across_runs(tmp_path: Path) -> No
     again = first.answer(calls("b", "c"), service)
     assert (again.sent, again.replayed) == (1, 1)
     first.close()
-    second = recorder(tmp_path)
-    later = second.answer(calls("a", "b", "c"), service)
-    second.close()
+    later = ask(tmp_path, service, "a", "b", "c")
     assert (later.sent, later.replayed, service.asked) == (0, 3, ["a", "b", "c"])
 
 
@@ -35,12 +35,8 @@ def test_a_killed_runs_journal_is_adopted_by_the_next_run(tmp_path: Path) -> Non
     first = recorder(tmp_path)
     first.answer(calls("a", "b"), service)
     assert first._journal is not None
-    import os
-
     os.close(first._journal._fd)  # what the kernel does when the process dies
-    second = recorder(tmp_path)
-    assert second.answer(calls("a", "b"), service).replayed == 2
-    second.close()
+    assert ask(tmp_path, service, "a", "b").replayed == 2
     assert service.asked == ["a", "b"]
 
 
@@ -66,18 +62,14 @@ def test_passing_failures_are_asked_again_by_the_next_run_and_final_ones_are_not
     assert statuses == ["failed", "failed"]
     assert service.asked == ["bad", "gone"]
     service.recovered = True
-    second = recorder(tmp_path)
-    assert [r.reply().status for r in second.answer(calls("bad", "gone"), service).records.values()].count("ok") == 1
-    second.close()
+    assert [r.status for r in ask(tmp_path, service, "bad", "gone").records.values()].count("ok") == 1
     assert service.asked == ["bad", "gone", "bad"]
 
 
 def test_a_failure_is_asked_again_also_where_nothing_was_recorded_after_it(tmp_path: Path) -> None:
     service = Echo()
     for status in ("failed", "ok"):
-        run = recorder(tmp_path)
-        assert [record.status for record in run.answer(calls("bad"), service).records.values()] == [status]
-        run.close()
+        assert [record.status for record in ask(tmp_path, service, "bad").records.values()] == [status]
         service.recovered = True
     assert service.asked == ["bad", "bad"]
 
@@ -89,55 +81,36 @@ def test_what_a_run_is_told_to_ask_again_is_asked_by_the_next_run_and_kept_by_th
     first.ask_again({record.record_id for record in told.records.values() if record.key != calls("b")[0].key})
     assert first.answer(calls("a", "b", "gone"), service).sent == 0
     first.close()
-    second = recorder(tmp_path)
-    assert second.answer(calls("a", "b", "gone"), service).sent == 2
-    second.close()
+    assert ask(tmp_path, service, "a", "b", "gone").sent == 2
     assert service.asked == ["a", "b", "gone", "a", "gone"]
 
 
 def test_replay_asks_nothing_and_serves_failures_as_they_were(tmp_path: Path) -> None:
     service = Echo()
-    first = recorder(tmp_path)
-    first.answer(calls("a", "bad"), service)
-    first.close()
-    replay = recorder(tmp_path, "replay")
-    statuses = {r.parts: r.reply().status for r in replay.answer(calls("a", "bad"), service).records.values()}
+    ask(tmp_path, service, "a", "bad")
+    told = ask(tmp_path, service, "a", "bad", mode="replay")
+    statuses = {record.parts: record.reply().status for record in told.records.values()}
     assert statuses == {'{"name":"a"}': "ok", '{"name":"bad"}': "failed"}
     assert len(service.asked) == 2
 
 
-def test_a_replay_miss_names_the_parts_that_differ_from_the_nearest_call(tmp_path: Path) -> None:
-    first = recorder(tmp_path)
-    first.answer([Call("echo", "say", {"name": "a", "mood": "glad"})], Echo())
-    first.close()
-    with pytest.raises(ReplayMiss, match=r"say of echo.*mood: 'sad' here, 'glad' recorded$"):
-        recorder(tmp_path, "replay").answer([Call("echo", "say", {"name": "a", "mood": "sad"})], Echo())
-
-
-@pytest.mark.parametrize("last", ["near", "far"])
-def test_the_call_nearest_to_a_miss_is_the_one_that_differs_least(tmp_path: Path, last: str) -> None:
-    kept = {
-        "near": Call("echo", "say", {"name": "a", "mood": "glad"}),
-        "far": Call("other", "say", {"name": "b", "mood": "glad"}),
-    }
-    first = recorder(tmp_path)
-    for each in sorted(kept, key=lambda name: name == last):
-        first.answer([kept[each]], Echo())
-    first.close()
-    with pytest.raises(ReplayMiss, match=r"call differs in mood: 'sad' here, 'glad' recorded$"):
-        recorder(tmp_path, "replay").answer([Call("echo", "say", {"name": "a", "mood": "sad"})], Echo())
+@pytest.mark.parametrize("last", [0, 1])
+def test_the_call_nearest_to_a_miss_is_the_one_that_differs_least(tmp_path: Path, last: int) -> None:
+    kept = [Call("echo", "say", {"name": "a", "mood": "glad"}), Call("other", "say", {"name": "b", "mood": "glad"})]
+    for each in (kept[1 - last], kept[last]):
+        ask(tmp_path, Echo(), each)
+    with pytest.raises(ReplayMiss, match=r"say of echo.*call differs in mood: 'sad' here, 'glad' recorded$"):
+        ask(tmp_path, Echo(), Call("echo", "say", {"name": "a", "mood": "sad"}), mode="replay")
 
 
 def test_a_replay_miss_without_any_record_says_to_build_first(tmp_path: Path) -> None:
     with pytest.raises(ReplayMiss, match="no call of that operation is recorded"):
-        recorder(tmp_path, "replay").answer(calls("a"), Echo())
+        ask(tmp_path, Echo(), "a", mode="replay")
 
 
 def test_refresh_asks_anew_once_and_a_later_run_gets_the_newest(tmp_path: Path) -> None:
     service = Echo()
-    first = recorder(tmp_path)
-    first.answer(calls("a"), service)
-    first.close()
+    ask(tmp_path, service, "a")
     fresh = recorder(tmp_path, "refresh", floor=newest_record(tmp_path / "w.duckdb"))
     assert fresh.answer(calls("a"), service).sent == 1
     fresh.merge()
@@ -150,13 +123,9 @@ def test_of_several_records_of_a_call_the_newest_is_served(tmp_path: Path) -> No
     service = Echo()
     for told in ("first", "second"):
         service.told = told
-        run = recorder(tmp_path, "refresh", floor=newest_record(tmp_path / "w.duckdb"))
-        run.answer(calls("a"), service)
-        run.close()
-    later = recorder(tmp_path)
-    assert bodies(later.answer(calls("a"), service)) == [{"second": "a"}]
-    later.close()
-    assert bodies(recorder(tmp_path, "replay").answer(calls("a"), service)) == [{"second": "a"}]
+        ask(tmp_path, service, "a", mode="refresh", floor=newest_record(tmp_path / "w.duckdb"))
+    for mode in ("record", "replay"):
+        assert bodies(ask(tmp_path, service, "a", mode=mode)) == [{"second": "a"}]
 
 
 def test_a_call_that_another_batch_asked_and_stored_meanwhile_is_not_asked_again(
@@ -188,13 +157,13 @@ def test_what_arrives_while_other_replies_are_stored_stays_in_the_journal(
         insert_records(db, records)
         shared._keep(calls("b")[0], Reply({"echo": "b"}))
 
-    monkeypatch.setattr("tasks.storage.recording.recorder.insert_records", store)
+    monkeypatch.setattr("factmill.tasks.storage.recording.recorder.insert_records", store)
     shared.merge()
     monkeypatch.undo()
     assert shared._journal is not None
     assert "b" in [record.reply().body["echo"] for record in read_journal(shared._journal.path)]
     shared.close()
-    assert bodies(recorder(tmp_path, "replay").answer(calls("b"), Echo())) == [{"echo": "b"}]
+    assert bodies(ask(tmp_path, Echo(), "b", mode="replay")) == [{"echo": "b"}]
 
 
 def test_records_that_are_stored_already_are_not_stored_again_be_they_older_or_newer(tmp_path: Path) -> None:
@@ -205,18 +174,16 @@ def test_records_that_are_stored_already_are_not_stored_again_be_they_older_or_n
         assert db.execute("SELECT record_id FROM calls ORDER BY 1").fetchall() == [(each.record_id,) for each in made]
 
 
+def side_by_side(times: int, do: Callable[[], Any]) -> list[Any]:
+    """Do something so many times at once; return what each of them returned."""
+    with ThreadPoolExecutor(times) as pool:
+        return [each.result(10) for each in [pool.submit(do) for _ in range(times)]]
+
+
 def test_two_batches_that_want_one_call_ask_it_once(tmp_path: Path) -> None:
     service = Echo(delay_s=0.05)
     shared = recorder(tmp_path)
-    results: list = []
-    threads = [
-        threading.Thread(target=lambda: results.append(bodies(shared.answer(calls("a", "b"), service))))
-        for _ in range(4)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(10)
+    results = side_by_side(4, lambda: bodies(shared.answer(calls("a", "b"), service)))
     shared.close()
     assert sorted(service.asked) == ["a", "b"]
     assert len(results) == 4
@@ -254,18 +221,10 @@ def test_who_waits_for_what_cannot_be_asked_ends_with_the_same_error(tmp_path: P
 
 
 def test_long_replies_go_into_the_warehouse_within_a_stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tasks.storage.recording.recorder._MOST_FRESH", 0)
+    monkeypatch.setattr("factmill.tasks.storage.recording.recorder._MOST_FRESH", 0)
     service = Echo(delay_s=0.02)
     shared = recorder(tmp_path)
-    results: list = []
-    threads = [
-        threading.Thread(target=lambda: results.append(bodies(shared.answer(calls("a", "b", "c"), service))))
-        for _ in range(6)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(10)
+    results = side_by_side(6, lambda: bodies(shared.answer(calls("a", "b", "c"), service)))
     assert (shared._fresh, shared._fresh_length, shared._moved) == ({}, 0, [])
     with open_warehouse(tmp_path / "w.duckdb") as db:
         assert db.execute("SELECT count(*), count(DISTINCT key) FROM calls").fetchall() == [(3, 3)]
@@ -278,7 +237,7 @@ def test_long_replies_go_into_the_warehouse_within_a_stage(tmp_path: Path, monke
 def test_a_batch_goes_on_while_another_moves_replies_into_the_warehouse(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tasks.storage.recording.recorder._MOST_FRESH", 0)
+    monkeypatch.setattr("factmill.tasks.storage.recording.recorder._MOST_FRESH", 0)
     shared = recorder(tmp_path)
     with shared._moving:
         assert shared.answer(calls("a"), Echo()).sent == 1
@@ -303,22 +262,21 @@ def test_what_is_moved_between_look_and_question_is_not_asked_again(
         ask(*given)
 
     monkeypatch.setattr(shared, "_ask", ask_late)
-    monkeypatch.setattr("tasks.storage.recording.recorder._look_at", lambda warehouse: None)  # as within one tick
+    monkeypatch.setattr(
+        "factmill.tasks.storage.recording.recorder._look_at", lambda warehouse: None
+    )  # as within one tick
     assert bodies(shared.answer(calls("a"), service)) == [{"echo": "a"}]
     shared.close()
     assert service.asked == ["a"]
 
 
 def test_more_records_than_are_read_at_once_come_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tasks.storage.recording.records._AT_ONCE", 3)
+    monkeypatch.setattr("factmill.tasks.storage.recording.records._AT_ONCE", 3)
     names = [f"n{at}" for at in range(10)]
     service = Echo()
-    first = recorder(tmp_path)
-    first.answer(calls(*names), service)
-    first.close()
-    second = recorder(tmp_path, "replay")
-    assert sorted(body["echo"] for body in bodies(second.answer(calls(*names), service))) == sorted(names)
-    second.close()
+    ask(tmp_path, service, *names)
+    found = bodies(ask(tmp_path, service, *names, mode="replay"))
+    assert sorted(body["echo"] for body in found) == sorted(names)
 
 
 def test_a_service_that_breaks_leaves_what_it_delivered(tmp_path: Path) -> None:

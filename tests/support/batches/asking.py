@@ -5,16 +5,15 @@ from pathlib import Path
 
 from support.batches.server import BatchServer
 
-from tasks.clients.batch_jobs.job_files import JobsPlace
-from tasks.clients.batch_jobs.request_files import RequestFiles
-from tasks.clients.chat import Chat
-from tasks.clients.sending.sender import interrupt_sending
-from tasks.core.calls.call import Reply
-from tasks.core.calls.chat import call_chat
-from tasks.core.calls.jobs import Jobs
-from tasks.core.prompts import fill_in, read_prompt
-from tasks.core.service_settings import Limits, Model
-from tasks.errors import ServiceError
+from factmill.tasks.clients.batch_jobs.job_files import JobsPlace
+from factmill.tasks.clients.batch_jobs.request_files import RequestFiles
+from factmill.tasks.clients.chat import Chat
+from factmill.tasks.clients.sending.sender import interrupt_sending
+from factmill.tasks.core.calls.call import Reply
+from factmill.tasks.core.calls.chat import Jobs, call_chat
+from factmill.tasks.core.prompts import fill_in, read_prompt
+from factmill.tasks.core.service_settings import Limits, Model
+from factmill.tasks.errors import ServiceError
 
 PROMPT = b"""+++
 role = "author"

@@ -7,11 +7,11 @@ from typing import Any
 from support.builds.published import publish_rows
 from support.builds.released import NASTY, fanout_tables, multihal_row
 
-from tasks.fanoutqa.benchmark import FANOUTQA
-from tasks.multihal.benchmark import MULTIHAL
-from tasks.storage.bodies import pack_body
-from tasks.storage.builds import BuildRecord
-from tasks.storage.warehouse import Connection, open_warehouse
+from factmill.tasks.fanoutqa.benchmark import FANOUTQA
+from factmill.tasks.multihal.benchmark import MULTIHAL
+from factmill.tasks.storage.builds import BuildRecord
+from factmill.tasks.storage.recording.records import pack_body
+from factmill.tasks.storage.warehouse import Connection, open_warehouse
 
 HOSTILE = (
     *NASTY,

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tasks.diff.core.changes import Cause, ColumnChange, Compared, Diff, Fate, InputChange, RowChange
+from factmill.tasks.diff.core.changes import Cause, ColumnChange, Compared, Diff, Fate, InputChange, RowChange
 
 LOCK: dict[str, Any] = {
     "author": "mine",

@@ -6,8 +6,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tasks.storage.builds import find_build, publish, published_table
-from tasks.storage.warehouse import open_warehouse
+from factmill.tasks.storage.builds import find_build, publish, published_table
+from factmill.tasks.storage.warehouse import open_warehouse
 
 
 def publish_copies(warehouse: Path, build: str, table: str, rows: int) -> str:

@@ -15,10 +15,10 @@ from support.builds.published import publish_rows
 from support.builds.released import fanout_tables
 from support.commands.command import Factmill
 
-from tasks.core.fingerprints import combine_digests, digest_json
-from tasks.fanoutqa.benchmark import FANOUTQA
-from tasks.storage.released_folders import open_release
-from tasks.storage.shards import digest_rows
+from factmill.tasks.core.fingerprints import combine_digests, digest_json
+from factmill.tasks.fanoutqa.benchmark import FANOUTQA
+from factmill.tasks.storage.released_folders import open_release
+from factmill.tasks.storage.shards import digest_rows
 
 DEV = "data/fanoutqa/dev.parquet"
 """The table of questions with answers."""

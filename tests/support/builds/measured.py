@@ -7,8 +7,8 @@ from typing import Any
 from support.builds.small_builds import SmallBuilds
 from support.commands.command import Factmill
 
-from tasks.storage.builds import published_table
-from tasks.storage.warehouse import open_warehouse
+from factmill.tasks.storage.builds import published_table
+from factmill.tasks.storage.warehouse import open_warehouse
 
 
 @dataclass(frozen=True)

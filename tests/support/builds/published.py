@@ -7,10 +7,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from tasks.core.rows import arrow_schema
-from tasks.engine.benchmark import Benchmark
-from tasks.storage.builds import BuildRecord, publish
-from tasks.storage.warehouse import open_warehouse
+from factmill.tasks.core.rows import arrow_schema
+from factmill.tasks.engine.benchmark import Benchmark
+from factmill.tasks.storage.builds import BuildRecord, publish
+from factmill.tasks.storage.warehouse import open_warehouse
 
 _LOCK = {
     "author": "mine",
@@ -34,16 +34,18 @@ def publish_rows(
     tables: Mapping[str, Sequence[Mapping[str, Any]]],
     params: Mapping[str, Any] | None = None,
     flow: Mapping[str, Any] | None = None,
+    by: str = "mine",
     **lock: Any,
 ) -> BuildRecord:
-    """Publish rows (table → columns by name) as a build by a model; tables that are not named are empty."""
+    """Publish rows (table → columns by name) as a build by a model, or by none (`by` is empty); tables that are not named are
+    empty."""
     made = {
         name: pa.Table.from_pylist(list(tables.get(name, ())), schema=arrow_schema(model))
         for name, model in benchmark.tables.items()
     }
     rows = made[benchmark.main_table].num_rows
     report = {
-        "author": "mine",
+        "author": by,
         "world": "mine",
         "rows": rows,
         "rejects": 1,

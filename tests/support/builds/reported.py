@@ -7,14 +7,14 @@ from typing import Any
 
 import pyarrow as pa
 
-from tasks.core.evaluation.rows import Answer, EvaluationMetric, Score
-from tasks.core.measures.figures import Figure, Series
-from tasks.core.measures.metrics import Scores, measure
-from tasks.core.rows import arrow_table
-from tasks.evaluation.record import Evaluation, Item, PaperFigure
-from tasks.multihal.evaluation.record import MULTIHAL_EVALUATION
-from tasks.reports.content import Evaluated
-from tasks.storage.builds import BuildRecord
+from factmill.tasks.core.evaluation.rows import Answer, EvaluationMetric, Score
+from factmill.tasks.core.measures.figures import Figure, Series
+from factmill.tasks.core.measures.metrics import Scores, measure
+from factmill.tasks.core.rows import arrow_table
+from factmill.tasks.evaluation.record import Evaluation, Item, PaperFigure
+from factmill.tasks.multihal.evaluation.record import MULTIHAL_EVALUATION
+from factmill.tasks.reports.content import Evaluated
+from factmill.tasks.storage.builds import BuildRecord
 
 HOSTILE = (
     "<script>alert(1)</script>",

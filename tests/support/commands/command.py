@@ -19,8 +19,8 @@ from support.commands.plain_engine import without_prefect
 from support.processes.ready import ReadyProcess, start_ready
 from typer.main import get_command
 
-from flows.cli import main as cli
-from tasks import progress
+from factmill.flows.cli import main as cli
+from factmill.tasks import progress
 
 ROOT = Path(__file__).resolve().parents[3]
 _ADDRESS = "PREFECT_API_URL"
@@ -54,7 +54,7 @@ class Factmill:
     home: Path
     prefect_api: str = ""
     """Address of a standing Prefect server; empty: a build starts one of its own, which only a process can."""
-    program: str = "from flows.cli.entry import main; main()"
+    program: str = "from factmill.flows.cli.entry import main; main()"
     """What a process of its own runs."""
     on_prefect: bool = True
     """False: what is made in this process is made without Prefect."""

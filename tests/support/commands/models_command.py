@@ -2,7 +2,7 @@
 
 from typer.testing import CliRunner
 
-from flows.cli.local.models import models_app
+from factmill.flows.commands.models import models_app
 
 
 def run_models(*arguments: str) -> str:

@@ -8,13 +8,13 @@ from pathlib import Path
 
 from support.commands.command import ROOT, Ran
 
-from flows.prefect_server import prefect_settings
+from factmill.flows.prefect_server import prefect_settings
 
 _PROGRAM = """
 import json, sys
 from pathlib import Path
 from support.commands.command import Factmill
-from tasks.core.service_settings import Model
+from factmill.tasks.core.service_settings import Model
 factmill = Factmill(Path(sys.argv[1]), sys.argv[2], on_prefect=False)
 print(json.dumps(sorted(Model.model_fields)), flush=True)
 for line in sys.stdin:
@@ -32,7 +32,7 @@ class OtherCommand:
         python, self.root = sys.executable, ROOT
         if program:
             python = str(program.parent / "python")
-            find = "import flows.cli, pathlib; print(pathlib.Path(flows.cli.__file__).parents[2])"
+            find = "import factmill.flows.cli, pathlib; print(pathlib.Path(factmill.flows.cli.__file__).parents[2])"
             self.root = Path(subprocess.check_output([python, "-c", find], text=True, cwd="/").strip())
         kept = {name: value for name, value in os.environ.items() if not name.startswith("PREFECT_")}
         environment = kept | prefect_settings(home) | {"PYTHONPATH": f"{self.root}{os.pathsep}{self.root / 'tests'}"}

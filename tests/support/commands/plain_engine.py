@@ -17,12 +17,12 @@ import pytest
 from prefect import Flow, Task
 from prefect.utilities.callables import get_call_parameters
 
-from flows.watching import artifacts
-from flows.watching.runs import name_run
-from tasks.core.measures.figures import Figure
-from tasks.core.receipts import Receipt
-from tasks.engine import building
-from tasks.engine.batches import finished
+from factmill.flows.watching import artifacts
+from factmill.flows.watching.runs import name_run
+from factmill.tasks.core.measures.figures import Figure
+from factmill.tasks.core.receipts import Receipt
+from factmill.tasks.engine import building
+from factmill.tasks.engine.batches import finished
 
 R = TypeVar("R")
 _show_figure = artifacts.show_figure

@@ -1,4 +1,4 @@
-"""A process that runs `factmill` where the toy benchmark and its evaluation are in the lists, from modules of a folder of their own."""
+"""A process that runs `factmill` where the toy benchmarks and an evaluation are in the lists, from modules of a folder of their own."""
 
 import json
 import os
@@ -11,14 +11,15 @@ from support.processes.ready import start_ready
 
 _WITH_THE_RECORDS = """
 import json, sys
+from importlib import import_module
 from pathlib import Path
-from flows.benchmarks import BENCHMARKS
-from flows.evaluate.evaluations import EVALUATIONS
+from factmill.flows.benchmarks import BENCHMARKS
+from factmill.flows.evaluate.evaluations import EVALUATIONS
 from toy_benchmark import COUNTRIES
-from toy_evaluation import COUNTRIES_EVALUATION
+module, _, record = sys.argv[4].partition(":")
 BENCHMARKS[COUNTRIES.name] = COUNTRIES
-EVALUATIONS[COUNTRIES.name] = COUNTRIES_EVALUATION
-for name in [name for name in sys.modules if name.startswith("flows.cli")]:
+EVALUATIONS[COUNTRIES.name] = getattr(import_module(module), record)
+for name in [name for name in sys.modules if name.startswith(("factmill.flows.cli", "factmill.flows.commands"))]:
     del sys.modules[name]  # commands are made of the lists when they are imported
 from support.commands.command import Factmill
 factmill = Factmill(Path(sys.argv[1]), sys.argv[2], on_prefect=sys.argv[3] == "True")
@@ -29,16 +30,18 @@ for line in sys.stdin:
 
 
 class ToyCommand:
-    """The process; commands go to it a line of JSON each."""
+    """The process; commands go to it a line of JSON each. `evaluation`: the record by which models are measured."""
 
-    def __init__(self, factmill: Factmill, folder: Path) -> None:
+    def __init__(
+        self, factmill: Factmill, folder: Path, evaluation: str = "toy_evaluation:COUNTRIES_EVALUATION"
+    ) -> None:
         self.warehouse = folder / "w.duckdb"
-        for name in ("toy_benchmark.py", "toy_evaluation.py"):
+        for name in ("toy_benchmark.py", "toy_evaluation.py", "toy_closed_book.py"):
             shutil.copy(ROOT / "tests" / "support" / name, folder)
         path = os.pathsep.join(map(str, (ROOT, ROOT / "tests", folder)))
         self._process = start_ready(
             _WITH_THE_RECORDS,
-            [str(factmill.home), factmill.prefect_api, str(factmill.on_prefect)],
+            [str(factmill.home), factmill.prefect_api, str(factmill.on_prefect), evaluation],
             os.environ | {"PYTHONPATH": path, "PREFECT_API_URL": factmill.prefect_api, "TEST_KEY": "k"},
             folder,
             takes_input=True,

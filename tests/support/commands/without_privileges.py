@@ -7,7 +7,7 @@ import struct
 PROGRAM = (
     "import ctypes, os, struct\n"
     "if not os.getuid(): assert not ctypes.CDLL(None).capset(struct.pack('Ii', 0x20080522, 0), bytes(24))\n"
-    "from flows.cli.main import main; main()"
+    "from factmill.flows.cli.main import main; main()"
 )
 """Linux alone knows how: all capabilities go, so that root is held to the modes of files like anyone."""
 

@@ -7,19 +7,20 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pyoxigraph
+import pytest
 from support.graphs.rdf_lines import spell_out
 from support.processes.ready import Ended, run_ready
 
-from tasks.graph.load import load_graph
-from tasks.graph.load_progress import LoadProgress
-from tasks.graph.manifest import GraphManifest
+from factmill.tasks.graph.folders import GraphManifest
+from factmill.tasks.graph.load import load_graph
+from factmill.tasks.graph.loading.reading import LoadProgress
 
 SMALL_STEPS = """
 import os, resource, signal, sys
 from pathlib import Path
-from tasks.graph import load
-from tasks.graph.loading import reading
-from tasks.graph.loading.sources import streams, turtle
+from factmill.tasks.graph import load
+from factmill.tasks.graph.loading import reading
+from factmill.tasks.graph.loading.sources import streams, turtle
 streams.BLOCK_BYTES, turtle.TRIPLES_AT_ONCE, reading.COMMIT_TEXT_BYTES = 4000, 30, 24_000
 files, folder = sys.argv[2:], Path(sys.argv[1])
 """
@@ -77,6 +78,11 @@ class Loads:
             notice=self.notices.append,
             **options,  # type: ignore[arg-type]
         )
+
+    def stop(self, after: int = 60, **options: object) -> None:
+        """Load, and stop it after so many news as Ctrl-C does."""
+        with pytest.raises(KeyboardInterrupt):
+            self.run(stop_after=after, **options)  # type: ignore[arg-type]
 
 
 def write_files(folder: Path) -> list[Path]:

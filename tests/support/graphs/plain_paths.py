@@ -9,7 +9,7 @@ from typing import Any
 
 import pyoxigraph as ox
 
-from tasks.text.values.literals import DAY, Date, Number, canonical_number, date_key
+from factmill.tasks.text.values.literals import DAY, Date, Number, canonical_number, date_key
 
 WD = "http://www.wikidata.org/entity/"
 PROP = "http://www.wikidata.org/prop/"

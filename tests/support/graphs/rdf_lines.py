@@ -1,5 +1,10 @@
 """N-Triples written short: prefixed names instead of whole IRIs."""
 
+from collections.abc import Sequence
+
+from factmill.tasks.core.calls.knowledge import Neighbour
+from factmill.tasks.graph.lookup import Graph
+
 PREFIXES = {
     "wd:": "http://www.wikidata.org/entity/",
     "wdt:": "http://www.wikidata.org/prop/direct/",
@@ -44,3 +49,8 @@ def _spell_term(term: str) -> str:
         if term.startswith(prefix):
             return f"<{full}{term.removeprefix(prefix)}>"
     return term
+
+
+def neighbours(graph: Graph, qids: Sequence[str], pids: Sequence[str]) -> dict[str, list[Neighbour]]:
+    """Return each item's direct claims of some properties."""
+    return dict(zip(qids, graph.neighbours_of_each([(qid, pids) for qid in qids]), strict=True))

@@ -9,11 +9,10 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
-from tasks.core.paths import FoundPaths, PathOptions
-from tasks.graph.arrays import Arrays, Ints, open_arrays, write_arrays
-from tasks.graph.literal_texts import open_literal_texts, write_literal_texts
-from tasks.graph.paths import find_item_paths, find_literal_paths
-from tasks.text.values.literals import DAY, Date, Number, canonical_number, date_key, number_key
+from factmill.tasks.core.paths import FoundPaths, PathOptions
+from factmill.tasks.graph.arrays import Arrays, Ints, open_arrays, write_arrays
+from factmill.tasks.graph.paths import find_item_paths, find_literal_paths
+from factmill.tasks.text.values.literals import DAY, Date, Number, canonical_number, date_key, number_key
 
 Edge = tuple[int, int, int]
 """Subject, property, object."""
@@ -75,7 +74,6 @@ class SmallGraph:
         self.connection = duckdb.connect(config={"python_enable_replacements": False, "threads": 1})
         self.store_tables()
         write_arrays(self.connection, self.folder)
-        write_literal_texts(self.connection, self.folder)
         self.arrays = open_arrays(self.folder)
 
     def store_tables(self) -> None:
@@ -99,9 +97,9 @@ class SmallGraph:
 
     def read_literals(self, ids: Ints) -> pa.Table:
         assert ids.tolist() == sorted(set(ids.tolist()))
-        texts = open_literal_texts(self.folder, len(self.literals))
-        assert texts
-        return texts.read(self.arrays, ids)
+        rows = self.arrays.read_literals(ids)
+        assert rows is not None
+        return rows
 
     def knows(self, item: int) -> bool:
         return bool(self.arrays.items.find_places(np.array([item]))[0] >= 0)

@@ -12,8 +12,8 @@ from typing import Any
 
 from support.worlds.replies import find_text
 
-from tasks.assets import ROOT, load_prompt
-from tasks.core.prompts import Prompt
+from factmill.tasks.assets import ROOT, load_prompt
+from factmill.tasks.core.prompts import Prompt
 
 Message = dict[str, Any]
 LOOKED_UP = "Berlin"

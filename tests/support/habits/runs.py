@@ -10,7 +10,7 @@ import duckdb
 from support.commands.command import Factmill
 from support.habits.server import HabitsServer, write_habit_world
 
-from tasks.assets import ROOT
+from factmill.tasks.assets import ROOT
 
 AUTHORS = frozenset({"author", "author_call", "judge", "judge_call", "judged_by", "fact_types_by", "call", "build_id"})
 """Columns that say which build and who in it wrote a row."""

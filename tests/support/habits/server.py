@@ -17,8 +17,8 @@ from support.habits.dresses import say_plainly
 from support.habits.table import HABITS, Habit
 from support.webs.loopback import Loopback, Seen
 
-from tasks.assets import ROOT
-from tasks.core.fingerprints import digest_json
+from factmill.tasks.assets import ROOT
+from factmill.tasks.core.fingerprints import digest_json
 
 _LIMITS = "{ parallel = 4, timeout_s = 60, attempts = 6, backoff_s = 0.02 }"
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import numpy as np
 
-from tasks.models.model_folder import Origin, store_model
-from tasks.models.translate import EMBEDDED_FOLDER, VOCABULARY, TranslatorSettings
-from tasks.text.translating.translation import LANGUAGE_CODES
+from factmill.tasks.models.model_folder import Origin, store_model
+from factmill.tasks.models.translate import EMBEDDED_FOLDER, VOCABULARY, TranslatorSettings
+from factmill.tasks.text.translating.translation import LANGUAGE_CODES
 
 POSITIONS = 128
 

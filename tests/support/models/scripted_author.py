@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from support.models.scripted_chat import Message, ScriptedChat
 
-from tasks.assets import load_prompt
-from tasks.biokalma.evolve import ANNOTATE, EXTEND, GENERAL, SPECIFIC
+from factmill.tasks.assets import load_prompt
+from factmill.tasks.biokalma.evolve import ANNOTATE, EXTEND, GENERAL, SPECIFIC
 
 Said = str | int
 """What the author says, or the HTTP status it fails with."""

@@ -8,7 +8,7 @@ from typing import Any
 
 from support.webs.loopback import Loopback, Seen
 
-from tasks.assets import ROOT
+from factmill.tasks.assets import ROOT
 
 Message = dict[str, Any]
 Answer = Callable[[Sequence[Message]], tuple[int, str | dict[str, Any]]]

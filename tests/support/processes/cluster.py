@@ -13,10 +13,10 @@ from pathlib import Path
 
 import distributed
 
-from tasks.compute import CLUSTER
+from factmill.tasks.compute import CLUSTER
 
 ROOT = Path(__file__).resolve().parents[3]
-_COMMAND = "from flows.cli.main import main; main()"
+_COMMAND = "from factmill.flows.cli.main import main; main()"
 
 
 @dataclass

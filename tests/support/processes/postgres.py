@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tasks.processes import HOST, free_port, read_tail, start_child, stop_child
+from factmill.tasks.processes import HOST, free_port, read_tail, start_child, stop_child
 
 _PROGRAMS = ("initdb", "postgres", "createdb", "pg_isready")
 _TIMEOUT_S = 60.0

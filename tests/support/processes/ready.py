@@ -26,15 +26,20 @@ from typing import IO, Any
 
 ROOT = Path(__file__).resolve().parents[3]
 _IMPORTED = (
-    "flows.cli.main",
-    "flows.served",
-    "flows.watching.runs",
-    "flows.commands.card",
-    *(f"flows.{name}" for name in ("biokalma", "fanoutqa", "granola", "multihal", "slaq")),
-    *(f"flows.evaluate.{name}" for name in ("biokalma", "fanoutqa", "granola", "multihal", "slaq")),
+    "factmill.flows.cli.main",
+    "factmill.flows.served",
+    "factmill.flows.watching.runs",
+    *(f"factmill.flows.commands.{name}" for name in ("build", "evaluate", "report")),
+    *(f"factmill.flows.{name}" for name in ("biokalma", "fanoutqa", "granola", "multihal", "slaq")),
+    "factmill.flows.evaluate.biokalma",
+    *(f"factmill.tasks.{name}.evaluation.record" for name in ("fanoutqa", "granola", "multihal", "slaq")),
+    "factmill.tasks.evaluation.steps",
     *(f"prefect.{name}" for name in ("artifacts", "flow_engine", "task_engine", "task_runners")),
-    *(f"tasks.clients.{name}" for name in ("chat", "pageviews", "wikidata.client", "wikipedia")),
-    *(f"tasks.{name}" for name in ("graph.lookup", "models.embed", "world.app", "world.replies", "world.serving")),
+    *(f"factmill.tasks.clients.{name}" for name in ("chat", "pageviews", "sparql", "wikipedia")),
+    *(
+        f"factmill.tasks.{name}"
+        for name in ("graph.lookup", "models.embed", "world.app", "world.replies", "world.serving")
+    ),
     "ctranslate2",
     "openai",
     "pandas",
@@ -190,7 +195,7 @@ def _stand_ready() -> socket.socket:
 
 def fork_for(descriptor: int) -> None:
     """Import everything, then fork a process for each that is asked for, until the line is closed."""
-    from tasks.memory import COLLECT_AFTER
+    from factmill.tasks.memory import COLLECT_AFTER
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for who runs the tests
     gc.set_threshold(*COLLECT_AFTER)
@@ -231,14 +236,14 @@ def fork_for(descriptor: int) -> None:
 
 def _read_ahead() -> None:
     """Read what each process that builds reads once and keeps: the embedded world, digests of what it says, our own code."""
-    from flows.benchmarks import BENCHMARKS
-    from tasks.core.calls.freshness.contents import call_world_contents
-    from tasks.engine.naming.locks import code_digest
-    from tasks.world.contents import WorldContents
+    from factmill.flows.benchmarks import BENCHMARKS
+    from factmill.tasks.core.calls.freshness import call_world_contents
+    from factmill.tasks.engine.naming.rooms import read_recipe
+    from factmill.tasks.world.contents import WorldContents
 
     WorldContents("").send([call_world_contents("")], lambda *_: None)
-    for name in BENCHMARKS:
-        code_digest(f"flows.{name}")
+    for benchmark in BENCHMARKS.values():
+        read_recipe(benchmark.recipe)
 
 
 def _tell_ended(statuses: dict[int, int]) -> None:
@@ -279,8 +284,8 @@ def _settle_prefect() -> None:
     from prefect.context import SettingsContext, get_settings_context
     from prefect.settings import PREFECT_API_URL, PREFECT_HOME, PREFECT_LOCAL_STORAGE_PATH
 
-    from flows.prefect_server import prefect_settings
-    from tasks.settings import home
+    from factmill.flows.prefect_server import prefect_settings
+    from factmill.tasks.settings import home
 
     wanted = {**os.environ, **prefect_settings(home())}
     known = (PREFECT_API_URL, PREFECT_HOME, PREFECT_LOCAL_STORAGE_PATH)

@@ -13,7 +13,7 @@ from typing import Any
 import httpx
 from support.processes.standing_prefect import QUIET, wait_ready
 
-from tasks.processes import HOST, free_port, start_child, stop_child
+from factmill.tasks.processes import HOST, free_port, start_child, stop_child
 
 _LIMIT_S = 400
 """What nothing here comes near: a run that never starts, or never ends, would be waited for without it."""

@@ -12,7 +12,7 @@ import requests
 from requests.adapters import HTTPAdapter
 from urllib3.util import Retry
 
-from flows.prefect_server import find_trouble, prefect_server
+from factmill.flows.prefect_server import find_trouble, prefect_server
 
 PREPARED = Path(__file__).resolve().parents[3] / "data"
 """Where `factmill prepare` leaves what it makes for the checkout."""

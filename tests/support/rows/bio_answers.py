@@ -4,9 +4,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from tasks.biokalma.core.evaluation.rows import ScoredBio
-from tasks.biokalma.core.evaluation.scoring import CitationScore
-from tasks.core.authoring.pieces import Piece
+from factmill.tasks.biokalma.core.evaluation.rows import CitationScore, ScoredBio
+from factmill.tasks.core.authoring.citations import Piece
 
 
 def make_piece(qid: str, property_label: str, value: str, pid: str = "P1", value_qid: str | None = None) -> Piece:

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
-from tasks.biokalma.core.evolution import count_relations
-from tasks.biokalma.core.rows import (
+from factmill.tasks.biokalma.core.evolution import count_relations
+from factmill.tasks.biokalma.core.rows import (
     CountedPair,
     DescribedPair,
     EvolvingPair,
@@ -14,7 +14,7 @@ from tasks.biokalma.core.rows import (
     ResolvedPair,
     Round,
 )
-from tasks.core.authoring.pieces import Piece
+from factmill.tasks.core.authoring.citations import Piece
 
 
 def make_piece(qid: str, pid: str, value: str, value_qid: str | None = None, **changed: Any) -> Piece:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tasks.fanoutqa.core.questions import FanOutQuestion, evidence_to_released, to_released
+from factmill.tasks.fanoutqa.core.questions import FanOutQuestion, evidence_to_released, to_released
 
 WIKI = "https://en.wikipedia.org/wiki/"
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tasks.fanoutqa.core.rows import FanOutRow, FlaggedQuestion
+from factmill.tasks.fanoutqa.core.rows import FanOutRow, FlaggedQuestion
 
 _DEFAULTS: dict[str, Any] = {
     "id": "q", "source": "authored", "source_name": "own.json", "source_row": 1, "licence": "x", "question": "How long?",

@@ -4,11 +4,11 @@ from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
-from tasks.fanoutqa.core.questions import Evidence
-from tasks.fanoutqa.core.sets.lists import SetKind, read_fanout_properties, read_fanout_sets
-from tasks.fanoutqa.core.sets.members import Article, Member, MemberSet
-from tasks.fanoutqa.core.sets.values import Value
-from tasks.text.values.answers import read_known_text
+from factmill.tasks.fanoutqa.core.questions import Evidence
+from factmill.tasks.fanoutqa.core.sets.lists import SetKind, read_fanout_properties, read_fanout_sets
+from factmill.tasks.fanoutqa.core.sets.members import Article, Member, MemberSet
+from factmill.tasks.fanoutqa.core.sets.values import Value
+from factmill.tasks.text.values.answers import read_known_text
 
 HARBOUR, PEOPLE, FOUNDED, LENGTH = "P1", "P2", "P3", "P4"
 SETS = """relation,listed,owner_classes,member_classes,members,called,group,changes,properties

@@ -1,7 +1,7 @@
 """Generated fan-out questions of invented places before and after they are worded: a listed set, and a named one."""
 
-from tasks.core.authoring.fanout_wording import Wording
-from tasks.text.values.answers import Answer
+from factmill.tasks.core.authoring.fanout_wording import Wording
+from factmill.tasks.text.values.answers import Answer
 
 LISTED = Wording(
     group="the islands of Vogtland",

@@ -4,9 +4,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from tasks.core.rows import arrow_table
-from tasks.granola.core.evaluation.rows import GranolaGiven
-from tasks.granola.core.evaluation.scoring import score_answers
+from factmill.tasks.core.rows import arrow_table
+from factmill.tasks.granola.core.evaluation.rows import GranolaGiven
+from factmill.tasks.granola.core.evaluation.scoring import score_answers
 
 LEVELS = ["Voronezh", "Voronezh Oblast", "Russia"]
 

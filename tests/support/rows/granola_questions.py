@@ -7,9 +7,9 @@ from typing import Any, TypeVar
 
 from support.models.scripted_chat import Message, ScriptedChat
 
-from tasks.clients.chat import Chat
-from tasks.core.rows import Row
-from tasks.core.service_settings import Limits, Model
+from factmill.tasks.clients.chat import Chat
+from factmill.tasks.core.rows import Row
+from factmill.tasks.core.service_settings import Limits, Model
 
 LIMITS = Limits(parallel=2, timeout_s=5, attempts=2, backoff_s=0.01)
 COLUMNS = {

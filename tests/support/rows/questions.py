@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from tasks.multihal.core.rows import Link, LinkedQuestion, MinedQuestion, Path, TypedQuestion
+from factmill.tasks.multihal.core.rows import Link, LinkedQuestion, MinedQuestion, Path, TypedQuestion
 
 _DEFAULTS: dict[str, Any] = {
     "source_dataset": "halueval", "domain": "general", "licence": "none stated", "optional_output": [],

@@ -5,8 +5,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from tasks.core.rows import arrow_table
-from tasks.slaq.core.evaluation.answers import JudgedSlaq, SlaqAnswer
+from factmill.tasks.core.rows import arrow_table
+from factmill.tasks.slaq.core.evaluation.answers import JudgedSlaq, SlaqAnswer
 
 ASKED: dict[str, Any] = {
     "id": "short/t/1", "question_id": "t/1", "item": "t", "cluster": "t", "setting": "short", "question": "Who built it?",

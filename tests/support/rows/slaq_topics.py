@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from tasks.slaq.core.rows import CheckedTopic, ChosenTopic, QuestionedTopic
+from factmill.tasks.slaq.core.rows import CheckedTopic, ChosenTopic, QuestionedTopic
 
 TEXT = (
     "The Pont du Gard is a bridge in France that carried water to the city of Nîmes. It crosses the river Gardon.\n\n"

@@ -12,13 +12,13 @@ from support.rows.biographies import evolving_pair, make_piece
 from support.steps.inputs import biokalma_inputs
 from support.steps.steps import Left, run_step
 
-from tasks.biokalma.core.rows import EvolvingPair
-from tasks.clients.chat import Chat
-from tasks.core.authoring.pieces import Piece
-from tasks.core.calls.call import Call, Deliver, Reply
-from tasks.core.calls.perplexity import Weighed, write_reply
-from tasks.core.rows import Row
-from tasks.core.service_settings import Limits, Model
+from factmill.tasks.biokalma.core.rows import EvolvingPair
+from factmill.tasks.clients.chat import Chat
+from factmill.tasks.core.authoring.citations import Piece
+from factmill.tasks.core.calls.call import Call, Deliver, Reply
+from factmill.tasks.core.calls.local_models import Weighed, write_reply
+from factmill.tasks.core.rows import Row
+from factmill.tasks.core.service_settings import Limits, Model
 
 LIMITS = Limits(parallel=4, timeout_s=5, attempts=2, backoff_s=0.01)
 WRITER = make_piece("Q1", "P106", "writer", "Q36180")

@@ -7,8 +7,8 @@ from typing import Any
 
 from support.steps.warehouses import empty_warehouse
 
-from tasks.core.calls.call import Call, Deliver, Mode, Reply
-from tasks.storage.recording.recorder import Answers, Recorder
+from factmill.tasks.core.calls.call import Call, Deliver, Mode, Reply, Service
+from factmill.tasks.storage.recording.recorder import Answers, Recorder
 
 
 class Echo:
@@ -44,6 +44,16 @@ def calls(*names: str) -> list[Call]:
 def recorder(path: Path, mode: Mode = "record", **more: Any) -> Recorder:
     """Return a recorder of the warehouse `w.duckdb` in this folder."""
     return Recorder(empty_warehouse(path / "w.duckdb"), mode, **more)
+
+
+def ask(path: Path, service: Service, *asked: str | Call, mode: Mode = "record", **more: Any) -> Answers:
+    """Have a recorder of its own, closed at the end, answer calls (of these names, or these)."""
+    run = recorder(path, mode, **more)
+    answers = run.answer(
+        [call for each in asked for call in (calls(each) if isinstance(each, str) else [each])], service
+    )
+    run.close()
+    return answers
 
 
 def bodies(answers: Answers) -> list[Any]:

@@ -8,18 +8,18 @@ from typing import Any
 
 from support.steps.warehouses import empty_warehouse
 
-from tasks.core.receipts import Batch
-from tasks.engine.batches import Work
-from tasks.engine.runs import Run
-from tasks.storage.recording.recorder import Recorder
+from factmill.tasks.core.receipts import Batch
+from factmill.tasks.engine.batches import Work
+from factmill.tasks.engine.runs import Run
+from factmill.tasks.storage.recording.recorder import Recorder
 
 
 @contextmanager
-def working(folder: Path, wikipedia: Any, mode: Any = "record") -> Iterator[Work]:
-    """Yield work whose calls to this Wikipedia are recorded in a folder, and served from there the next time."""
+def working(folder: Path, wikipedia: Any = None, mode: Any = "record", **others: Any) -> Iterator[Work]:
+    """Yield work whose calls to this Wikipedia and other services are recorded in a folder, and served from there the next time."""
     folder.mkdir(parents=True, exist_ok=True)
     recorder = Recorder(empty_warehouse(folder / "w.duckdb"), mode)
-    services: Any = SimpleNamespace(wikipedia=wikipedia)
+    services: Any = SimpleNamespace(wikipedia=wikipedia, **others)
     run = Run(folder, {"params": {}}, {}, {}, services, recorder)
     try:
         yield Work(Batch(run=str(folder), stage="evidence", index=0, key="k" * 40), run)

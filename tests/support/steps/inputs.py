@@ -2,13 +2,13 @@
 
 from typing import Any, TypeVar
 
-from tasks.biokalma.params import BiokalmaInputs
-from tasks.core.reviewing.review import Reviewing
-from tasks.engine.benchmark import Inputs
-from tasks.fanoutqa.params import FanOutInputs
-from tasks.granola.params import GranolaInputs
-from tasks.multihal.params import MultiHalInputs
-from tasks.slaq.params import SlaqInputs
+from factmill.tasks.biokalma.params import BiokalmaInputs
+from factmill.tasks.core.review import Reviewing
+from factmill.tasks.engine.benchmark import Inputs
+from factmill.tasks.fanoutqa.params import FanOutInputs
+from factmill.tasks.granola.params import GranolaInputs
+from factmill.tasks.multihal.params import MultiHalInputs
+from factmill.tasks.slaq.params import SlaqInputs
 
 I = TypeVar("I", bound=Inputs)  # noqa: E741 - inputs
 

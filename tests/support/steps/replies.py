@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from tasks.core.replies import Form, hear
+from factmill.tasks.core.replies import Form, hear
 
 
 def hearing(form: Form, read: Callable[..., Any], *more: Any, finish: str = "stop") -> Callable[[str], Any]:

@@ -9,15 +9,15 @@ import pytest
 from prefect import Task
 from support.steps.warehouses import empty_warehouse
 
-from tasks.core.fingerprints import digest_bytes
-from tasks.core.receipts import Batch, Receipt
-from tasks.core.rows import Row, arrow_table
-from tasks.engine import runs
-from tasks.engine.benchmark import Inputs
-from tasks.engine.runs import Run
-from tasks.storage.recording.recorder import Recorder
-from tasks.storage.shards import has_kind, read_shard, write_shard
-from tasks.storage.source_files import SourceFile
+from factmill.tasks.core.fingerprints import digest_bytes
+from factmill.tasks.core.receipts import Batch, Receipt
+from factmill.tasks.core.rows import Row, arrow_table
+from factmill.tasks.engine import runs
+from factmill.tasks.engine.benchmark import Inputs
+from factmill.tasks.engine.runs import Run
+from factmill.tasks.storage.recording.recorder import Recorder
+from factmill.tasks.storage.shards import has_kind, read_shard, write_shard
+from factmill.tasks.storage.source_files import SourceFile
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,9 @@ def _run(
 ) -> Left:
     folder = Path(batch.run)
     recorder = Recorder(empty_warehouse(folder / "w.duckdb"), "record")
-    lock = {"params": inputs.model_dump(mode="json") if inputs else {}}
+    world = getattr(services, "world", None)  # the services of most steps are those that they ask, and no more
+    models = {role: model.name for role, model in getattr(world, "models", {}).items()}
+    lock = {"params": inputs.model_dump(mode="json") if inputs else {}, "models": models}
     origin = {
         "files": {
             unit: [[str(file.path), file.name, file.sha256, file.licence] for file in found]

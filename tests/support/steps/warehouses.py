@@ -4,7 +4,7 @@ import tempfile
 from functools import cache
 from pathlib import Path
 
-from tasks.storage.warehouse import open_warehouse
+from factmill.tasks.storage.warehouse import open_warehouse
 
 
 @cache

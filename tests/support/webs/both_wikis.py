@@ -17,16 +17,14 @@ import requests
 from support.webs.page_histories import HISTORIES, copy_world, write_article
 from support.webs.real_mediawiki import RealMediaWiki, default_cache, running_mediawiki
 
-from tasks.clients.wikipedia import Wikipedia
-from tasks.core.calls.call import Call, Deliver, Reply
-from tasks.core.fingerprints import Json
-from tasks.core.service_settings import Limits
-from tasks.world.data import Article, WorldData
-from tasks.world.files.articles import read_article
-from tasks.world.files.findings import Findings
-from tasks.world.files.reading import load_world_data
-from tasks.world.serving import running_world
-from tasks.world.wiki.pages import Wiki
+from factmill.tasks.clients.wikipedia import Wikipedia
+from factmill.tasks.core.calls.call import Call, Deliver, Reply
+from factmill.tasks.core.fingerprints import Json
+from factmill.tasks.core.service_settings import Limits
+from factmill.tasks.world.data import Article, WorldData
+from factmill.tasks.world.files import Findings, load_world_data, read_article
+from factmill.tasks.world.serving import running_world
+from factmill.tasks.world.wiki.pages import Wiki
 
 LIMITS = Limits(parallel=4, timeout_s=30, attempts=2, backoff_s=0.02, batch=50)
 _CATEGORIES = "  Pages with broken file links: []\n  Probes: []\n  Probes within: [Probes]\n  Probes beside: [Probes, Probes within]\n"

@@ -2,23 +2,21 @@
 
 from collections.abc import Callable
 
-from tasks.assets import load_query
-from tasks.clients.chat import Chat
-from tasks.clients.dbpedia import Dbpedia
-from tasks.clients.falcon import Falcon
-from tasks.clients.pageviews import Pageviews
-from tasks.clients.perplexity import Scorer
-from tasks.clients.wikidata.client import WikidataSparql
-from tasks.clients.wikipedia import Wikipedia
-from tasks.core.calls.call import Call, Service
-from tasks.core.calls.chat import call_chat
-from tasks.core.calls.dbpedia import call_same_as
-from tasks.core.calls.falcon import call_link
-from tasks.core.calls.knowledge import call_find_items, call_pageviews
-from tasks.core.calls.perplexity import call_perplexity
-from tasks.core.calls.wikipedia import call_resolve_title
-from tasks.core.prompts import fill_in, read_prompt
-from tasks.core.service_settings import Limits, Model
+from factmill.tasks.clients.chat import Chat
+from factmill.tasks.clients.falcon import Falcon
+from factmill.tasks.clients.pageviews import Pageviews
+from factmill.tasks.clients.perplexity import Scorer
+from factmill.tasks.clients.sparql import SparqlClient
+from factmill.tasks.clients.wikipedia import Wikipedia
+from factmill.tasks.core.calls.call import Call, Service
+from factmill.tasks.core.calls.chat import call_chat
+from factmill.tasks.core.calls.knowledge import call_find_items
+from factmill.tasks.core.calls.linkers import call_link, call_same_as
+from factmill.tasks.core.calls.local_models import call_perplexity
+from factmill.tasks.core.calls.pageviews import call_pageviews
+from factmill.tasks.core.calls.wikipedia import call_resolve_title
+from factmill.tasks.core.prompts import fill_in, read_prompt
+from factmill.tasks.core.service_settings import Limits, Model
 
 HERE, AGENT = "test", "factmill-tests"
 PROMPT = read_prompt("test/p", b'+++\nrole = "author"\ninputs = ["name"]\n+++\n# user\nWho is $name?\n')
@@ -30,13 +28,11 @@ def model(url: str, limits: Limits) -> Model:
 
 CLIENTS: dict[str, tuple[Callable[..., Service], Callable[[str], Call]]] = {
     "wikidata": (
-        lambda url, limits, token="": WikidataSparql(
-            url, HERE, limits, AGENT, {"find_items": load_query("wikidata/find_items")}, token
-        ),
+        lambda url, limits, token="": SparqlClient("Wikidata", url, HERE, limits, AGENT, token),
         lambda name: call_find_items(HERE, name),
     ),
     "dbpedia": (
-        lambda url, limits, token="": Dbpedia(url, HERE, limits, AGENT, load_query("dbpedia/same_as"), token),
+        lambda url, limits, token="": SparqlClient("DBpedia", url, HERE, limits, AGENT, token),
         lambda name: call_same_as(HERE, f"http://dbpedia.org/resource/{name}"),
     ),
     "wikipedia": (

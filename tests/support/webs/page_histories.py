@@ -7,8 +7,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from tasks.world.data import WORLD_FOLDER, world_files
-from tasks.world.wiki.pages import write_redirect
+from factmill.tasks.world.data import WORLD_FOLDER, world_files
+from factmill.tasks.world.wiki.pages import write_redirect
 
 THEN = "2023-11-20T00:00:00Z"
 """The moment at which pages are pinned; histories go on behind it."""

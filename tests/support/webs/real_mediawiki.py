@@ -25,10 +25,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from xml.sax.saxutils import escape
 
-from tasks.core.fingerprints import digest_bytes
-from tasks.processes import HOST, free_port, read_tail, start_child, stop_child
-from tasks.world.data import Revision, WorldData
-from tasks.world.wiki.pages import Page, Wiki
+from factmill.tasks.core.fingerprints import digest_bytes
+from factmill.tasks.processes import HOST, free_port, read_tail, start_child, stop_child
+from factmill.tasks.world.data import Revision, WorldData
+from factmill.tasks.world.wiki.pages import Page, Wiki
 
 PACKAGES = "mediawiki php-cli php-sqlite3 php-mbstring php-xml php-intl"
 """Debian's packages that are needed."""

@@ -8,9 +8,9 @@ from urllib.parse import unquote
 
 from support.webs.loopback import Loopback, Seen
 
-from tasks.clients.pageviews import Pageviews
-from tasks.clients.wikipedia import Wikipedia
-from tasks.core.service_settings import Limits
+from factmill.tasks.clients.pageviews import Pageviews
+from factmill.tasks.clients.wikipedia import Wikipedia
+from factmill.tasks.core.service_settings import Limits
 
 LIMITS = Limits(parallel=2, timeout_s=5, attempts=2, backoff_s=0.01, batch=10)
 AGENT = "factmill tests"

@@ -10,12 +10,10 @@ from support.steps.steps import Left
 from support.webs.loopback import Loopback, Seen
 from support.webs.wikidata_web import answer_from, open_store, read_query
 
-from tasks.assets import load_query
-from tasks.clients.wikidata.client import WikidataSparql
-from tasks.clients.wikidata.queries import QUERY_IDS
-from tasks.core.service_settings import Limits
-from tasks.graph.load import load_graph
-from tasks.graph.lookup import open_graph
+from factmill.tasks.clients.sparql import SparqlClient
+from factmill.tasks.core.service_settings import Limits
+from factmill.tasks.graph.load import load_graph
+from factmill.tasks.graph.lookup import open_graph
 
 LIMITS = Limits(parallel=2, timeout_s=5, attempts=2, backoff_s=0.01, batch=50)
 AGENT = "factmill tests"
@@ -40,10 +38,9 @@ class TwoWikidatas:
         self.server.close()
         self.graph.close()
 
-    def sparql(self, limits: Limits = LIMITS) -> WikidataSparql:
+    def sparql(self, limits: Limits = LIMITS) -> SparqlClient:
         """Return a client of the endpoint; another each time, as each build has."""
-        queries = {name: load_query(query_id) for name, query_id in QUERY_IDS.items()}
-        return WikidataSparql(self.server.url, "w", limits, AGENT, queries)
+        return SparqlClient("Wikidata", self.server.url, "w", limits, AGENT)
 
     def run(self, run: Callable[[Any, Path], Left], folder: Path, **services: Any) -> Left:
         """Run a step, given services and a folder, with the endpoint and with the graph; return what both leave."""

@@ -1,11 +1,18 @@
 """A Wikidata of a few triples behind the tests' web server."""
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pyoxigraph
 from support.graphs.rdf_lines import spell_out
 from support.webs.loopback import Seen
+
+from factmill.tasks.assets import load_query
+from factmill.tasks.core.calls.call import Call
+from factmill.tasks.core.calls.operation import find_operation
+from factmill.tasks.core.fingerprints import Json
+from factmill.tasks.core.sparql import read_results
 
 
 def open_store(triples: str) -> pyoxigraph.Store:
@@ -28,3 +35,14 @@ def answer_from(store: pyoxigraph.Store) -> Callable[[Seen], dict[str, Any]]:
         return {"text": found.decode(), "type": "application/sparql-results+json"}
 
     return answer
+
+
+def answer_together(store: pyoxigraph.Store, calls: Sequence[Call]) -> list[Json]:
+    """Return the bodies that a client makes of a store's answer to one query for all these calls."""
+    operation = find_operation(calls[0].operation)
+    assert operation
+    assert operation.sparql, f"{calls[0].operation} is not asked of an endpoint"
+    sparql = operation.sparql
+    query = sparql.fill(sparql.text or load_query(sparql.find_file(calls[0].parts)), calls)
+    found = store.query(query).serialize(format=pyoxigraph.QueryResultsFormat.JSON)  # type: ignore[union-attr]
+    return sparql.read(calls, read_results(json.loads(found)))

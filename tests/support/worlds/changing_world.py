@@ -14,8 +14,9 @@ from support.models.scripted_chat import Message, ScriptedChat
 from support.webs.loopback import Seen
 from support.webs.small_wiki import SmallWiki
 from support.webs.wikidata_web import answer_from, open_store
+from support.worlds.other_assets import assets_at
 
-from tasks import assets
+from factmill.tasks import assets
 
 PEOPLE = {
     "Ada One": "Ulm",
@@ -29,7 +30,6 @@ COUNTRIES = {"Ulm": "Germany", "Bonn": "Germany", "Lyon": "France", "Nice": "Fra
 SPARE = {"Guy Seven": "Ulm", "Hal Eight": "Nice"}
 """In the Wikidata, and in no file at first."""
 _FIRST = 1000
-_CACHED = (assets.load_prompt, assets.load_query, assets.load_list, assets.load_relations)
 
 
 class ChangingWorld:
@@ -58,16 +58,10 @@ class ChangingWorld:
 
     def build(self, *options: str) -> str:
         """Build with everything as it is now, and return the build's id."""
-        root = assets.ROOT
-        assets.ROOT = self.assets
-        self._forget()
-        try:
+        with assets_at(self.assets):
             ran = self.run(
                 "build", "granola", "--source", self._write_source(), "--world", self._write_world(), *options
             )
-        finally:
-            assets.ROOT = root
-            self._forget()
         assert ran.code == 0, ran.err
         build_id: str = ran.json["build_id"]
         return build_id
@@ -92,10 +86,6 @@ class ChangingWorld:
         path.write_text(text.replace(old, new, 1), "utf-8")
         yield
         path.write_text(text, "utf-8")
-
-    def _forget(self) -> None:
-        for cached in _CACHED:
-            cached.cache_clear()
 
     def _write_source(self) -> Path:
         source = self.folder / "P19.people.json"

@@ -18,12 +18,11 @@ import pytest
 import yaml
 from support.habits.server import HabitsServer
 
-from tasks.engine.naming.identities import world_identity
-from tasks.processes import HOST
-from tasks.world import data, serving
-from tasks.world.data import WORLD_FOLDER
-from tasks.world.files import reading
-from tasks.world.serving import running_world
+from factmill.tasks.engine.naming.identities import world_identity
+from factmill.tasks.processes import HOST
+from factmill.tasks.world import data, files, serving
+from factmill.tasks.world.data import WORLD_FOLDER
+from factmill.tasks.world.serving import running_world
 
 _ITEM = re.compile(r"^(Q\d+):\n((?:  .*\n)+)", re.M)
 _CLAIM = re.compile(r"^  P\d+: Q\d+\n", re.M)
@@ -120,10 +119,10 @@ class PlantedWorld:
 
 def stand_in(patch: pytest.MonkeyPatch, folder: Path) -> None:
     """Let a folder's files be the embedded world of this process."""
-    for module in (data, reading, serving):
+    for module in (data, files, serving):
         patch.setattr(module, "WORLD_FOLDER", folder)
     patch.setattr(data.digest_world, "__defaults__", (folder,))
-    patch.setattr(reading.load_world_data, "__defaults__", (folder,))
+    patch.setattr(files.load_world_data, "__defaults__", (folder,))
     patch.setattr(serving.running_world.__wrapped__, "__defaults__", (folder, 0))  # type: ignore[attr-defined]
     world_identity.cache_clear()
 

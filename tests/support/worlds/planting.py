@@ -7,16 +7,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import pytest
 from support.commands.command import Factmill
+from support.worlds.other_assets import assets_at
 from support.worlds.replies import Variables, find_text, replying
 
-from tasks import assets
-from tasks.core.service_settings import SCRIPTED
+from factmill.tasks import assets
+from factmill.tasks.core.service_settings import SCRIPTED
 
 Twist = Callable[[str], str | None]
 """A reply → what it is now; None: it is missing."""
-_CACHED = (assets.load_prompt, assets.load_query, assets.load_list, assets.load_relations)
 
 
 class Planting:
@@ -73,16 +72,9 @@ def edited_prompt(folder: Path, prompt: str) -> Iterator[None]:
     copy = folder / "assets"
     for part in ("prompts", "sparql", "data/lists", "data/worlds"):
         shutil.copytree(assets.ROOT / part, copy / part)
+    (copy / "data" / "world").symlink_to(assets.ROOT / "data" / "world")
     path = copy / "prompts" / f"{prompt}.md"
     path.write_text(path.read_text("utf-8").replace("# user", "Mind every word.\n# user", 1), "utf-8")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(assets, "ROOT", copy)
-        _forget()
+    with assets_at(copy):
         yield
-    _forget()
     shutil.rmtree(copy)
-
-
-def _forget() -> None:
-    for cached in _CACHED:
-        cached.cache_clear()

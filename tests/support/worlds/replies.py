@@ -10,15 +10,13 @@ from dataclasses import replace
 
 import pytest
 
-from tasks.world import replies
-from tasks.world.replies import ScriptedReply
+from factmill.tasks.world import replies
+from factmill.tasks.world.replies import ScriptedReply
 
 Variables = Mapping[str, str]
 Write = Callable[[str, Variables], str | None]
 """Prompt's id and variables → the reply; None where none is written."""
-COMMAND = (
-    "from support.worlds.replies import replying\nfrom flows.cli.entry import main\nwith replying():\n    main()\n"
-)
+COMMAND = "from support.worlds.replies import replying\nfrom factmill.flows.cli.entry import main\nwith replying():\n    main()\n"
 """The command, whose prompts get the plainest replies where none is written; `tests` has to be on the path."""
 find_written = replies.find_reply
 """What the files say, and nothing else."""

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from tasks.text.translating.translation import (
+from factmill.tasks.text.translating.translation import (
     Asked,
     Outcome,
     PathPart,
@@ -164,6 +164,8 @@ def test_a_part_that_cannot_be_translated_stays_and_says_so() -> None:
     assert [part.origin for part in path.parts] == ["translated", "untranslatable"]
     assert path.problem == Untranslatable("unknown_words", "Plimsollwerke")
     assert path.by_part == "untranslatable"
+    alone = translate_paths([(parts("Plimsollwerke", "1871-01-18"), "de")], Dictionary(WORDS))[0]
+    assert (alone.problem, alone.by_part) == (path.problem, None)
 
 
 def test_a_label_of_wikidata_is_taken_and_only_the_rest_is_sent() -> None:

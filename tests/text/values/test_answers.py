@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.fanoutqa.core.quick_looks import could_hold, list_beginnings
-from tasks.text.folded import fold_text
-from tasks.text.values.answers import Finding, find_answer, read_known_text
+from factmill.tasks.fanoutqa.core.flags import could_hold, list_beginnings
+from factmill.tasks.text.matching import fold_text
+from factmill.tasks.text.values.answers import Finding, find_answer, read_known_text
 
 
 def is_found(answer: object, text: str) -> bool | None:

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.text.values.literals import (
+from factmill.tasks.text.values.literals import (
     Date,
     Number,
     canonical_number,

@@ -4,11 +4,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.text.values.literals import Date
-from tasks.text.values.words import Count, DayOfYear, drop_light, has_sequence, is_kin, read_values, says
+from factmill.tasks.text.values.literals import Date
+from factmill.tasks.text.values.words import (
+    Count,
+    DayOfYear,
+    drop_light,
+    has_sequence,
+    is_kin,
+    read_amounts,
+    read_values,
+    says,
+    spell_amounts,
+)
 
 
-def list_values(text: str) -> list[object]:
+def read_all(text: str) -> list:
     return [told.value for told in read_values(text)]
 
 
@@ -37,7 +47,7 @@ def list_values(text: str) -> list[object]:
         ("Forty-three or forty years", [Count("43"), "or", Count("40"), "year"]),
         ("−273.15 or -273.15", ["minus", Count("273.15"), "or", "minus", Count("273.15")]),
         ("10⁵, 10⁻³, km²", ["10^5", "10^m3", "km2"]),
-        ("the fifth, the 5th", ["the", "5th", "the", "5th"]),
+        ("the fifth, the 5th, the thirteenth", ["the", "5th", "the", "5th", "the", "thirteenth"]),
         ("the 1950s and 1950's", ["the", "1950s", "and", "1950s"]),
         ("50% or 50 per cent", [Count("50"), "percent", "or", Count("50"), "percent"]),
         ("Kepler’s laws", ["kepler", "law"]),
@@ -49,7 +59,7 @@ def list_values(text: str) -> list[object]:
     ],
 )
 def test_a_text_is_read_by_what_it_says(text: str, values: list[object]) -> None:
-    assert list_values(text) == values
+    assert read_all(text) == values
 
 
 @pytest.mark.parametrize(
@@ -97,10 +107,6 @@ def test_a_sequence_stands_in_a_row() -> None:
     assert drop_light(read_all("to the")) == ["to", "the"]
 
 
-def read_all(text: str) -> list:
-    return [told.value for told in read_values(text)]
-
-
 @given(st.text(max_size=80))
 def test_any_text_is_read_and_says_itself(text: str) -> None:
     values = read_all(text)
@@ -118,3 +124,36 @@ def test_a_date_is_the_same_in_every_form(day) -> None:
     forms = (f"{day.day} {day:%B} {day.year:04d}", f"{day:%B} {day.day}, {day.year:04d}", day.isoformat())
     if 100 <= day.year <= 2100:
         assert [read_all(form) for form in forms] == [[Date(day.year, day.month, day.day)]] * 3
+
+
+def read_numbers(text: str) -> list[str]:
+    return [each.value.number for each in read_amounts(text) if isinstance(each.value, Count)]
+
+
+@pytest.mark.parametrize(
+    ("text", "numbers"),
+    [
+        ("−999 m", ["-999"]),
+        ("−1000 m", ["1000"]),
+        ("−2100 m", ["2100"]),
+        ("−2101 m", ["-2101"]),
+        ("−10000 m", ["-10000"]),
+        ("−0 m", ["0"]),
+    ],
+)
+def test_a_minus_belongs_to_a_number_unless_it_ends_a_range_of_years(text: str, numbers: list[str]) -> None:
+    assert read_numbers(text) == numbers
+
+
+@pytest.mark.parametrize(
+    ("text", "spelt"),
+    [
+        ("2012-13", "2012–2013"),
+        ("2011-12", "2011-12"),
+        ("2011–12", "2011–2012"),
+        ("1999–00", "1999–2000"),
+        ("2011–10", "2011–10"),
+    ],
+)
+def test_two_digits_behind_a_hyphen_may_be_a_month_and_are_then_left(text: str, spelt: str) -> None:
+    assert spell_amounts(text) == spelt

@@ -12,6 +12,12 @@ Every citation counts, also one that was made before: the paper averages over al
 follows from a sentence with [NA]. §4.5 also calls a mark right whose sentence does not answer the question; nothing tells
 which these are, in the paper's script either, so none is here.
 
+**Aligned** is a citation whose triple follows from its sentence (§4.3). A cross-encoder tells (sentence ⇒ triple as a sentence),
+or the rule `lexical`: the value is said in the sentence, a label as a reader takes it, a date in any writing and no coarser.
+The rule knows nothing of the property, so it calls more aligned than there is where two properties have one value, and less
+where a sentence says the value in other words. The paper's public script looks for the value's letters before it asks its
+model, so the rule is that script's first half.
+
 The scorer `upstream` reads and counts citations as the public script does: brackets go to the first "]", a QID is what
 stands before the first comma, parts are cut at ": " and at the last ", " before it; precision is the number of pieces of the minimum set
 that are cited, over all citations, whether or not the graph has them, so a second citation of one piece counts against it; answers
@@ -20,54 +26,80 @@ is a citation, correct where it equals the graph's; the scorer `fixed` leaves na
 the paper's with either.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from itertools import pairwise
 from types import MappingProxyType
-from typing import Literal
+from typing import NamedTuple
 
-from tasks.biokalma.core.evaluation.alignment import Claim, list_marked, make_claim
-from tasks.biokalma.core.evaluation.citations import Citation, Cited
-from tasks.biokalma.core.evaluation.known_pieces import Key, make_key
-from tasks.core.authoring.pieces import Piece
-from tasks.core.rows import StrictModel
-from tasks.text.folded import fold_text
-from tasks.text.values.dates import is_same_date
+from factmill.tasks.biokalma.core.citations import Citation, Cited, Key, make_key
+from factmill.tasks.biokalma.core.evaluation.rows import CitationScore, ScoredCitation, Scorer
+from factmill.tasks.biokalma.core.knowledge_sentences import RelationForm, verbalise_piece
+from factmill.tasks.biokalma.core.replies import mentions
+from factmill.tasks.core.authoring.citations import Piece
+from factmill.tasks.text.matching import fold_text
+from factmill.tasks.text.values.answers import KnownText, find_answer, read_known_text
+from factmill.tasks.text.values.written import is_same_date
 
-Scorer = Literal["fixed", "upstream"]
+LEXICAL = "lexical"
+"""Name of the rule, in tables and reports."""
+_SUBJECT = "This person"
+"""Whom a triple is about: a sentence may go on with a pronoun, as the paper's pairs name no one."""
+_READ_AT_MOST = 2_000
+"""Characters of a sentence that are read: a longer one is none."""
 
 
-class CitationScore(StrictModel):
-    """Counts of one answer."""
+class Claim(NamedTuple):
+    """A sentence, and a triple that may follow from it."""
 
-    scorer: Scorer
-    """Whose count it is: the paper's definition, or the public script."""
-    cited: int
-    """Citations: triples, and what is malformed."""
-    malformed: int
-    correct: int
-    """Triples of the graph that was shown."""
-    near: int
-    """Triples that would be but for case, accents, punctuation or the writing of a date."""
-    needed: int
-    """Citations that count for precision: correct ones of the minimum set."""
-    minimum: int
-    """Pieces of the minimum set."""
-    found: int
-    """Of these, how many are cited."""
-    triples: int
-    """Citations that were held against their sentence."""
-    aligned: int
-    """Of these, how many follow from it."""
-    marked: int
-    """Sentences with [NA]."""
-    marked_right: int
-    """Of these, how many are about a removed piece."""
-    removed: int
-    """Pieces that were removed from the graph."""
-    removed_found: int
-    """Of these, about how many a sentence with [NA] is."""
-    is_left_out: bool
-    """True where the public script passes over the answer: its graph is empty, or nothing is said."""
+    sentence: str
+    piece: Piece
+
+
+def make_claim(cited: Cited, sentence: int, triple: Citation | Piece) -> Claim:
+    """Return the claim that a sentence of an answer, by its place, says a triple."""
+    if isinstance(triple, Citation):
+        triple = Piece(
+            qid=triple.qid,
+            pid="",
+            property=triple.property,
+            value_qid=None,
+            value=triple.value,
+            precision=None,
+            statement=None,
+        )
+    return Claim(cited.sentences[sentence], triple)
+
+
+def list_marked(cited: Cited) -> list[int]:
+    """Return the sentences with [NA], by place, each once."""
+    return sorted({each.sentence for each in cited.citations if each.kind == "not_available"})
+
+
+def list_claims(cited: Cited, removed: Sequence[Piece]) -> Iterator[Claim]:
+    """Yield all that scoring asks about an answer: its citations, and its marks with what was removed."""
+    for each in cited.citations:
+        if each.kind == "triple":
+            yield make_claim(cited, each.sentence, each)
+    for sentence in list_marked(cited):
+        yield from (make_claim(cited, sentence, piece) for piece in removed)
+
+
+@lru_cache(maxsize=4096)
+def align_lexically(claim: Claim) -> bool:
+    """Tell by the rule whether a sentence says a triple's value."""
+    sentence, piece = claim.sentence[:_READ_AT_MOST], claim.piece
+    return bool(sentence) and (mentions(sentence, piece) or find_answer(piece.value, _read(sentence)).found is True)
+
+
+def put_pair(claim: Claim, forms: Mapping[str, RelationForm]) -> tuple[str, str]:
+    """Return premise and hypothesis for a cross-encoder: the sentence, and the triple as one."""
+    return claim.sentence[:_READ_AT_MOST], verbalise_piece(claim.piece, _SUBJECT, forms)
+
+
+@lru_cache(maxsize=64)
+def _read(sentence: str) -> KnownText:
+    return read_known_text(sentence)
 
 
 def score_citations(
@@ -78,40 +110,50 @@ def score_citations(
     aligns: Callable[[Claim], bool],
     scorer: Scorer = "fixed",
     names: Mapping[str, str] = MappingProxyType({}),
-) -> CitationScore:
-    """Return the counts of an answer; `aligns` tells whether a triple follows from a sentence.
+) -> tuple[list[ScoredCitation], CitationScore]:
+    """Return the citations of an answer with what is found of each, and its counts; `aligns` decides whether a triple follows from a sentence.
 
     `names`: QID → name of the items whose graphs were shown, which the scorer `upstream` counts as citations.
     """
-    triples = [each for each in cited.citations if each.kind == "triple"]
-    malformed = sum(each.kind == "malformed" for each in cited.citations)
-    marked = list_marked(cited)
-    about = [[aligns(make_claim(cited, sentence, piece)) for piece in removed] for sentence in marked]
-    graph = set(map(_key, given))
-    keys = list(map(_key, triples))
-    wanted = list(map(_key, minimum))
+    graph, wanted = {_key(piece) for piece in given}, [_key(piece) for piece in minimum]
     needed = frozenset(wanted)
-    correct = [key for key in keys if key in graph]
+    about = {
+        sentence: [aligns(make_claim(cited, sentence, piece)) for piece in removed] for sentence in list_marked(cited)
+    }
+
+    def hold(each: Citation) -> ScoredCitation:
+        is_correct = is_needed = is_aligned = None
+        if each.kind == "triple":
+            is_correct = _key(each) in graph
+            is_needed = is_correct and _key(each) in needed
+            is_aligned = aligns(make_claim(cited, each.sentence, each))
+        elif each.kind == "not_available":
+            is_aligned = any(about[each.sentence])
+        return ScoredCitation(**each.model_dump(), is_correct=is_correct, is_needed=is_needed, is_aligned=is_aligned)
+
+    held = [hold(each) for each in cited.citations]
+    triples = [each for each in held if each.kind == "triple"]
+    malformed = sum(each.kind == "malformed" for each in held)
     counts = {
         "cited": len(triples) + malformed,
-        "correct": len(correct),
-        "needed": sum(key in needed for key in correct),
-        "found": _count_found(wanted, correct),
+        "correct": sum(each.is_correct is True for each in triples),
+        "needed": sum(each.is_needed is True for each in triples),
+        "found": _count_found(wanted, (_key(each) for each in triples if each.is_correct)),
     }
     if scorer == "upstream":
         counts = _count_upstream(cited.answer, given, minimum, names)
-    return CitationScore(
+    return held, CitationScore(
         **counts,
         scorer=scorer,
         malformed=malformed,
-        near=_count_near([each for each, key in zip(triples, keys, strict=True) if key not in graph], given),
+        near=_count_near([each for each in triples if not each.is_correct], given),
         minimum=len(minimum),
         triples=len(triples),
-        aligned=sum(aligns(make_claim(cited, each.sentence, each)) for each in triples),
-        marked=len(marked),
-        marked_right=sum(map(any, about)),
+        aligned=sum(each.is_aligned is True for each in triples),
+        marked=len(about),
+        marked_right=sum(map(any, about.values())),
         removed=len(removed),
-        removed_found=sum(map(any, zip(*about, strict=True))),
+        removed_found=sum(map(any, zip(*about.values(), strict=True))),
         is_left_out=scorer == "upstream" and not (given and cited.answer),
     )
 
@@ -120,7 +162,7 @@ def _key(triple: Citation | Piece) -> Key:
     return make_key(triple.qid, triple.property, triple.value)
 
 
-def _count_found(wanted: Sequence[Key], cited: Sequence[Key]) -> int:
+def _count_found(wanted: Iterable[Key], cited: Iterable[Key]) -> int:
     known = frozenset(cited)
     return sum(key in known for key in wanted)
 
@@ -129,16 +171,16 @@ def _count_near(wrong: Sequence[Citation], given: Sequence[Piece]) -> int:
     near: dict[tuple[str, str], set[str]] = {}
     for piece in given:
         near.setdefault((piece.qid, fold_text(piece.property)), set()).add(piece.value)
-    folded = {place: {_fold(value) for value in values} for place, values in near.items()}
+
+    def fold(value: str) -> str:
+        return fold_text(value).rstrip(".")
+
+    folded = {place: set(map(fold, values)) for place, values in near.items()}
     places = [((each.qid, fold_text(each.property)), each.value) for each in wrong]
     return sum(
-        place in near and (_fold(value) in folded[place] or any(is_same_date(value, other) for other in near[place]))
+        place in near and (fold(value) in folded[place] or any(is_same_date(value, other) for other in near[place]))
         for place, value in places
     )
-
-
-def _fold(value: str) -> str:
-    return fold_text(value).rstrip(".")
 
 
 def _count_upstream(

@@ -1,18 +1,30 @@
-"""What a model is shown in each setting: the graphs of the two people, some pieces short, or others in their place (paper §4.4, §5.3).
+"""What a model is shown in each setting, and what the built-in models answer (paper §4.4, Figure 4).
 
 What is taken out or replaced follows from the ids of rows and people alone, so a row is the same test in every evaluation,
 and each step takes out or replaces more than the one before.
+
+In the setting `retrieved` the items are those whom the question names: the baseline's retrieval and re-ranking (§3.1, §3.2).
+There is no model of named entities: every run of words from one capital to another may be a name, and is one where an item
+of the class bears it as label or alias, the longest first. Of several bearers the one counts whose neighbours the question
+names most often, word for word; among equals the one known by this label, then that of the smaller number.
+
+`tell`: a piece and its person's name as a sentence, which ends with a stop.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, field
 from functools import cached_property
 
-from tasks.biokalma.core.evaluation.rows import BioAsked, Form
-from tasks.biokalma.core.rows import BiographyRow
-from tasks.core.authoring.pieces import Piece
-from tasks.core.fingerprints import digest_json, seed_from
-from tasks.text.ids import id_number
+from factmill.tasks.biokalma.core.evaluation.rows import BioAsked, Form
+from factmill.tasks.biokalma.core.rows import BiographyRow
+from factmill.tasks.core.authoring.citations import Piece, format_label
+from factmill.tasks.core.calls.item_facts import Fact
+from factmill.tasks.core.calls.knowledge import Candidate, Qid
+from factmill.tasks.core.fingerprints import digest_json, seed_from
+from factmill.tasks.text.ids import id_number
+from factmill.tasks.text.matching import fold_text, has_words
 
 GIVEN, RETRIEVED = "given_graph", "retrieved"
 REMOVED, ABLATED = "removed_", "ablated_"
@@ -123,3 +135,134 @@ def show_graphs(asked: BioAsked, graphs: Sequence[Graph]) -> BioAsked:
         given=given,
         removed=[piece for piece in asked.minimum if identify(piece) not in there],
     )
+
+
+Tell = Callable[[Piece, str], str]
+GUESSES = 4
+"""Pieces guessed of each person: together about as many as a minimum set has."""
+
+
+def say_right(asked: BioAsked, tell: Tell) -> str:
+    """Return the minimum set, a sentence a piece: cited where it is given, marked [NA] where it is not."""
+    names = dict(zip(asked.people, asked.names, strict=True))
+    given = set(map(identify, asked.given))
+    return " ".join(
+        _mark(tell(piece, names[piece.qid]), cite(piece) if identify(piece) in given else "[NA]")
+        for piece in asked.minimum
+    )
+
+
+@dataclass
+class Guesser:
+    """What minimum sets say most often, counted once for all rows of a build."""
+
+    rows: Sequence[BiographyRow]
+    _counts: dict[str, Counter[tuple[str, str]]] = field(default_factory=dict)
+    """Label of the relation, or nothing for all rows → (PID, value) → rows."""
+    _own: dict[str, Counter[tuple[str, str]]] = field(default_factory=dict)
+    """Row → the same of it alone."""
+    _pieces: dict[tuple[str, str], Piece] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Count."""
+        for row in self.rows:
+            told = {(piece.pid, piece.value_qid or piece.value): piece for piece in row.minimum_knowledge}
+            self._pieces = told | self._pieces
+            self._own[row.id] = Counter(told.keys())
+            for group in (row.relation_label, ""):
+                self._counts.setdefault(group, Counter()).update(told.keys())
+
+    def say(self, asked: BioAsked, tell: Tell) -> str:
+        """Return what other rows of the relation, or of any where it has no other, say most often, told and cited of both people."""
+        own = self._own[asked.item]
+        found = (self._counts[asked.relation] - own) or (self._counts[""] - own)
+        ranked = sorted(found, key=lambda each: (-found[each], each))[:GUESSES]
+        people = zip(asked.people, asked.names, strict=True)
+        return " ".join(self._claim(each, *person, tell) for person in people for each in ranked)
+
+    def _claim(self, each: tuple[str, str], qid: str, name: str, tell: Tell) -> str:
+        piece = self._pieces[each].model_copy(update={"qid": qid})
+        return _mark(tell(piece, name), cite(piece))
+
+
+def cite(piece: Piece) -> str:
+    """Return `[Q1, place of birth: London]` (§3.3)."""
+    return f"[{piece.qid}, {format_label(piece.property)}: {format_label(piece.value)}]"
+
+
+def _mark(sentence: str, citation: str) -> str:
+    return f"{sentence[:-1]} {citation}{sentence[-1]}"
+
+
+LONGEST = 6
+"""Words of the longest name looked for."""
+_AROUND = "\"'“”‘’«»„()[]{}¿¡,;:!?…"
+_POSSESSIVE = re.compile(r"(?<=[\w.])(?:['’]s|(?<=s)['’])$")
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A run of words that may be a name."""
+
+    start: int
+    """Number of the first word."""
+    stop: int
+    spellings: tuple[str, ...]
+    """As written, then without what a sentence adds to a name: a possessive, a full stop."""
+
+
+@dataclass(frozen=True, slots=True)
+class Name:
+    """A name in a question, and the items of the class that bear it."""
+
+    text: str
+    candidates: tuple[Candidate, ...]
+
+
+def list_spans(question: str, shortest: int, function_words: Set[str]) -> list[Span]:
+    """Return the runs of words that begin and end with a word in capitals, `shortest` words at least.
+
+    A function word alone is none. Scripts without capitals count as written in them.
+    """
+    words = question.split()
+    marked = [at for at, word in enumerate(words) if any(each.isalpha() and not each.islower() for each in word)]
+    spans = []
+    for start in marked:
+        for stop in (end + 1 for end in marked if shortest <= end + 1 - start <= LONGEST):
+            spellings = _spell(" ".join(words[start:stop]))
+            if spellings and spellings[0].lower() not in function_words:
+                spans.append(Span(start, stop, spellings))
+    return spans
+
+
+def _spell(written: str) -> tuple[str, ...]:
+    name = written.strip(_AROUND)
+    bare = name.rstrip("." + _AROUND)
+    return tuple(filter(None, dict.fromkeys([name, bare, _POSSESSIVE.sub("", bare)])))
+
+
+def choose_names(spans: Sequence[Span], bearers: Mapping[str, Sequence[Candidate]]) -> list[Name]:
+    """Return the names among spans, in the order of the text: the longest first, none inside or across another.
+
+    `bearers`: spelling → items of the class that bear it.
+    """
+    taken: set[int] = set()
+    chosen: list[tuple[int, Name]] = []
+    for span in sorted(spans, key=lambda span: (span.start - span.stop, span.start)):
+        text = next((each for each in span.spellings if bearers.get(each)), None)
+        if text is not None and taken.isdisjoint(range(span.start, span.stop)):
+            taken.update(range(span.start, span.stop))
+            chosen.append((span.start, Name(text, tuple(bearers[text]))))
+    return [name for _, name in sorted(chosen, key=lambda pair: pair[0])]
+
+
+def choose_item(question: str, name: Name, facts: Mapping[str, Sequence[Fact]]) -> Qid:
+    """Return which of a name's bearers a question means (§3.2, exact match of neighbours)."""
+    folded, own = fold_text(question), fold_text(name.text)
+
+    def rank(candidate: Candidate) -> tuple[int, bool, int]:
+        labels = {fold_text(fact.value) for fact in facts[candidate.qid] if fact.qid and fact.value} - {own}
+        matched = sum(has_words(folded, label) for label in labels)
+        return -matched, candidate.via != "label", id_number(candidate.qid)
+
+    return min(name.candidates, key=rank).qid

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tasks.text.sentences import split_sentences
+from factmill.tasks.text.sentences import split_sentences
 
 MOST = 1024
 """Characters of a chunk."""

@@ -16,13 +16,13 @@ from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal, Self
 
-from tasks.core.calls.chat import ToolCall
-from tasks.core.evaluation.given import B, Given
-from tasks.core.evaluation.rows import Asked
-from tasks.core.prompts import Ask
-from tasks.fanoutqa.core.evaluation.chunks import Chunk
-from tasks.fanoutqa.core.evaluation.rows import FanOutAsked, FanOutSearch
-from tasks.text.undressing import drop_fences, drop_list_mark, drop_thoughts, unwrap
+from factmill.tasks.core.calls.chat import ToolCall
+from factmill.tasks.core.evaluation.answers import B, Given
+from factmill.tasks.core.evaluation.rows import Asked
+from factmill.tasks.core.prompts import Ask
+from factmill.tasks.fanoutqa.core.evaluation.chunks import Chunk
+from factmill.tasks.fanoutqa.core.evaluation.rows import FanOutAsked, FanOutSearch
+from factmill.tasks.text.undressing import drop_fences, drop_list_mark, drop_thoughts, unwrap
 
 CHARACTERS = 4
 """Characters that are taken for one token."""

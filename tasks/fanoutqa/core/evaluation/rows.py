@@ -2,9 +2,9 @@
 
 from typing import Literal
 
-from tasks.core.evaluation.rows import Answer, Asked, Unscored
-from tasks.core.rows import Row, StrictModel
-from tasks.fanoutqa.core.rows import Split
+from factmill.tasks.core.evaluation.rows import Answer, Asked, Unscored
+from factmill.tasks.core.rows import Row, StrictModel
+from factmill.tasks.fanoutqa.core.rows import Split
 
 CLOSED_BOOK, OPEN_BOOK, EVIDENCE_PROVIDED = "closed_book", "open_book", "evidence_provided"
 Kind = Literal["dict", "list", "primitive"]
@@ -41,11 +41,15 @@ class FanOutAsked(Asked):
     gold: str
     """JSON of the answer: a dict, list or primitive."""
     kind: Kind
+    """Kind of the gold answer."""
     split: Split
+    """Part that the question belongs to: dev or test."""
     categories: list[str]
+    """Topics of the question."""
     articles: list[str]
     """Titles of the articles that answer it."""
     evidence: list[FanOutEvidence]
+    """Articles that the question needs, as they were pinned, each once."""
     epoch: str
     """Moment as of which articles are shown (ISO 8601, UTC)."""
 
@@ -96,6 +100,7 @@ class JudgedFanOut(FanOutAnswer):
     judge_unscored: Unscored
     """Why there is no grade where the judge was asked: judge_unreadable, judge_failed."""
     judge_detail: str
+    """One sentence about that."""
 
 
 class ScoredFanOut(JudgedFanOut):
@@ -108,9 +113,13 @@ class ScoredFanOut(JudgedFanOut):
     upstream_loose: float | None
     """As the public scorer has it, quirks included."""
     upstream_strict: float | None
+    """Likewise: 1 where the public scorer finds all of them, else 0."""
     rouge1: float | None
+    """ROUGE-1 with the gold answer, F1."""
     rouge2: float | None
+    """ROUGE-2, F1."""
     rougeL: float | None  # noqa: N815 - so the measure is written
+    """ROUGE-L, F1."""
     bleurt_like: float | None
     """Score of a cross-encoder, where one was named; it stands in for BLEURT."""
     lemmatizer: str

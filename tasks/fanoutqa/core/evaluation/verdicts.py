@@ -1,13 +1,26 @@
-"""How a judge's grade of an answer is read (FanOutQA, Appendix F.3): one letter, of which three award the answer.
+"""Grades of answers: by a judge's letter, by the program `exact`, and by people (FanOutQA, Appendix F.3).
 
 A judge thinks aloud before it grades; its last grade counts, and what grades with something else, or not at all, is
 Unreadable: nothing is scored by guessing.
+
+It is a lexical lower bound: numbers, dates and amounts count by value (text/values/answers.py), all else by the words of
+`fixed` string accuracy, and the same in other words does not count. On the other side it sees neither what an answer
+denies or leaves open, nor something untrue beside the gold answer.
 """
 
+import json
 import re
 import unicodedata
+from collections.abc import Iterator, Mapping
+from typing import Any
 
-from tasks.core.replies import Form, Unreadable
+from factmill.tasks.core.evaluation.labels import Part
+from factmill.tasks.core.replies import Form, Unreadable
+from factmill.tasks.fanoutqa.core.evaluation.rows import CLOSED_BOOK, FanOutAnswer
+from factmill.tasks.fanoutqa.core.evaluation.strings.fixed import read_texts, score
+from factmill.tasks.fanoutqa.core.evaluation.strings.golds import Gold, list_references, write_gold
+from factmill.tasks.fanoutqa.core.evaluation.strings.lemmas import Lemmatizer, RuleLemmatizer
+from factmill.tasks.text.values.answers import find_answer, read_known_text
 
 GRADES = {
     "A": "a part of the gold answer, consistent with it",
@@ -44,3 +57,60 @@ def read_grade(text: str) -> str | Unreadable:
                 return found["grade"].upper()
             return Unreadable(f"the last verdict is {labelled['said'].strip()[:40]!r}, expected {_EXPECTED}")
     return Unreadable(f"there is no verdict, expected {_EXPECTED}")
+
+
+_LEMMAS = RuleLemmatizer({})
+
+
+def grade_answer(answer: str, gold: Gold, lemmatize: Lemmatizer = _LEMMAS) -> str:
+    """Return the grade of an answer: F says nothing, A some of the gold answer, D none of it; of all of it B with more words, C without."""
+    references = list(list_references(gold))
+    if not answer.strip() or not references:
+        return "F"
+    texts = sorted({way for ways in references for way in ways})
+    known = dict(zip(texts, read_texts(texts, lemmatize), strict=True))
+    (said,) = read_texts([answer], lemmatize)
+    text = read_known_text(answer)
+    found = [bool(score([ways], said, known)[1]) or bool(find_answer(ways[0], text).found) for ways in references]
+    if not all(found):
+        return "A" if any(found) else "D"
+    return "B" if len(answer.split()) > len(write_gold(gold).split()) else "C"
+
+
+BY_WORTH = ("F", "D", "A", "E", "C", "B")
+"""Grades, the worst first, as they are told to people."""
+
+
+def list_grades(row: Mapping[str, Any]) -> Iterator[Part]:
+    """Yield the grade of a row of `fanoutqa_answers`; none where no judge was asked, or failed."""
+    if row["grade"] or row["judge_unscored"] == "judge_unreadable":
+        yield Part("", row["question"], write_gold(json.loads(row["gold"])), row["answer_read"], row["grade"])
+
+
+def pose_answer(row_id: str, question: str, gold: str, answer: str) -> FanOutAnswer:
+    """Return an answer of somebody's own, as a judge takes it; `gold`: text, or JSON of a dict or list."""
+    try:
+        value = json.loads(gold)
+    except ValueError:
+        value = gold
+    ids = dict.fromkeys(("id", "question_id", "item", "cluster"), row_id)
+    blank = dict.fromkeys(("finish", "unscored", "detail", "model", "call", "epoch", "stopped"), "")
+    lists: dict[str, list[Any]] = {
+        name: [] for name in ("categories", "articles", "evidence", "samples", "searches", "context")
+    }
+    kind = "dict" if isinstance(value, dict) else "list" if isinstance(value, list) else "primitive"
+    return FanOutAnswer.model_validate(
+        {
+            **ids,
+            **blank,
+            **lists,
+            **dict.fromkeys(("tokens_in", "tokens_out", "rounds"), 0),
+            "setting": CLOSED_BOOK,
+            "split": "dev",
+            "kind": kind,
+            "question": question,
+            "gold": json.dumps(value, ensure_ascii=False),
+            "answer": answer,
+            "answer_read": answer,
+        }
+    )

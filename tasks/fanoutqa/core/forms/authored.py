@@ -15,8 +15,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import count
 from typing import Any
 
-from tasks.core.fingerprints import digest_json
-from tasks.fanoutqa.core.forms.shared import (
+from factmill.tasks.core.fingerprints import digest_json
+from factmill.tasks.fanoutqa.core.forms.shared import (
     DEEPEST,
     Violation,
     check_answer,
@@ -34,8 +34,8 @@ from tasks.fanoutqa.core.forms.shared import (
     violate,
     walk_subs,
 )
-from tasks.fanoutqa.core.questions import LEAST_ARTICLES, Evidence, FanOutQuestion, SubQuestion
-from tasks.text.wikipedia_addresses import ArticleAddress, read_article_address, spell_title
+from factmill.tasks.fanoutqa.core.questions import LEAST_ARTICLES, Evidence, FanOutQuestion, SubQuestion
+from factmill.tasks.text.wikipedia_addresses import ArticleAddress, read_article_address, spell_title
 
 __all__ = ["Violation", "check_authored", "read_authored", "write_authored"]
 

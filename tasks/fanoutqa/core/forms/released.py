@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tasks.fanoutqa.core.forms.shared import (
+from factmill.tasks.fanoutqa.core.forms.shared import (
     DEEPEST,
     Violation,
     check_answer,
@@ -30,14 +30,14 @@ from tasks.fanoutqa.core.forms.shared import (
     is_text,
     violate,
 )
-from tasks.fanoutqa.core.questions import (
+from factmill.tasks.fanoutqa.core.questions import (
     UNRESOLVED,
     FanOutQuestion,
     list_references,
     read_decomposition,
     read_evidence,
 )
-from tasks.text.wikipedia_addresses import find_title_trouble, find_wiki_trouble
+from factmill.tasks.text.wikipedia_addresses import find_title_trouble, find_wiki_trouble
 
 _DEV_KEYS = ("id", "question", "decomposition", "answer", "categories")
 _TEST_KEYS = ("id", "question", "necessary_evidence", "categories")

@@ -16,11 +16,11 @@ from itertools import pairwise
 from string import Template
 from typing import Literal, NamedTuple
 
-from tasks.core.authoring.fanout_wording import EACH, Wording, count_in_words, put_moment
-from tasks.core.fingerprints import Json, canonical_json, digest_json, seed_from
-from tasks.fanoutqa.core.questions import FanOutQuestion, SubQuestion
-from tasks.fanoutqa.core.sets.lists import Properties, Property, find_property
-from tasks.fanoutqa.core.sets.members import (
+from factmill.tasks.core.authoring.fanout_wording import EACH, Wording, count_in_words, put_moment
+from factmill.tasks.core.fingerprints import Json, canonical_json, digest_json, seed_from
+from factmill.tasks.fanoutqa.core.questions import FanOutQuestion, SubQuestion
+from factmill.tasks.fanoutqa.core.sets.lists import Properties, Property, find_property
+from factmill.tasks.fanoutqa.core.sets.members import (
     NOT_LISTED,
     NOT_SAID,
     TOO_FEW,
@@ -32,8 +32,8 @@ from tasks.fanoutqa.core.sets.members import (
     refuse_set,
     verify_member,
 )
-from tasks.fanoutqa.core.sets.values import LEAST_LEFT_OUT, Value, choose_threshold, is_tied, write_threshold
-from tasks.text.values.answers import Answer, find_answer, read_known_text
+from factmill.tasks.fanoutqa.core.sets.values import LEAST_LEFT_OUT, Value, choose_threshold, is_tied, write_threshold
+from factmill.tasks.text.values.answers import Answer, find_answer, read_known_text
 
 Form = Literal["whole", "ranked", "filtered"]
 MOST_ASKED, MOST_NAMED = 12, 8

@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from string import Template
 from typing import Literal, cast, get_args
 
-from tasks.core.authoring.fanout_wording import with_article, with_the
-from tasks.errors import SettingsError
-from tasks.text.ids import is_pid, is_qid
+from factmill.tasks.core.authoring.fanout_wording import with_article, with_the
+from factmill.tasks.errors import SettingsError
+from factmill.tasks.text.ids import is_pid, is_qid
 
 Kind = Literal["item", "time", "quantity"]
 

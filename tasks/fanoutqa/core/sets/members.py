@@ -8,10 +8,10 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from tasks.fanoutqa.core.questions import Evidence
-from tasks.fanoutqa.core.sets.lists import Property, SetKind
-from tasks.fanoutqa.core.sets.values import Value, find_beside, verify_value
-from tasks.text.values.answers import Answer, KnownText, find_answer, read_known_text
+from factmill.tasks.fanoutqa.core.questions import Evidence
+from factmill.tasks.fanoutqa.core.sets.lists import Property, SetKind
+from factmill.tasks.fanoutqa.core.sets.values import Value, find_beside, verify_value
+from factmill.tasks.text.values.answers import Answer, KnownText, find_answer, read_known_text
 
 MOST_MEMBERS = 30
 """Members of a listed set."""

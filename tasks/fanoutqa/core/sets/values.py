@@ -9,11 +9,11 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import ROUND_CEILING, Decimal
 
-from tasks.core.calls.knowledge import Fact
-from tasks.fanoutqa.core.sets.lists import Kind
-from tasks.text.values.answers import Answer, KnownText, find_answer, read_known_text
-from tasks.text.values.dates import write_date
-from tasks.text.values.literals import YEAR, canonical_number, date_key, format_date
+from factmill.tasks.core.calls.item_facts import Fact
+from factmill.tasks.fanoutqa.core.sets.lists import Kind
+from factmill.tasks.text.values.answers import Answer, KnownText, find_answer, read_known_text
+from factmill.tasks.text.values.literals import YEAR, canonical_number, date_key, format_date
+from factmill.tasks.text.values.written import write_date
 
 _LEVEL = re.compile(
     r"^(?:(?:Metropolitan )?City|Town|Municipality|Commune) of (?=\w)|(?<=\w) (?:Metropolitan )?Municipality$"

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from tasks.core.evaluation.rows import EvaluationMetric
-from tasks.core.measures.figures import Figure, make_series
-from tasks.granola.core.evaluation.metrics import CELLS, OUTCOMES, UNKNOWN
-from tasks.granola.core.evaluation.scoring import SIMILARITY
+from factmill.tasks.core.evaluation.rows import EvaluationMetric
+from factmill.tasks.core.measures.bins import UNKNOWN
+from factmill.tasks.core.measures.figures import Figure, make_series
+from factmill.tasks.granola.core.evaluation.scoring import CELLS, OUTCOMES, SIMILARITY
 
 _SELECTIVE = "Answers that say IDK are in no accuracy here (§5.1)."
 _ACCURACIES = {"standard": "selective_accuracy", "GRANOLA": "selective_granola_accuracy"}

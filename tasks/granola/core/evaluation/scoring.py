@@ -1,29 +1,157 @@
-"""From answers to what they are worth, over the columns of tables (paper Definition 1, §5.1, §5.4)."""
+"""From answers to scores: refusals, aggregated answers, GRANOLA accuracy and informativeness (paper Definition 1, §4, §5.1, §5.4).
 
+A prediction matches a level when its token F1 with one of the level's acceptable answers exceeds τ; the finest level that
+it matches counts. Words are those of the normal form (SQuAD's, for any alphabet: text/matching.py), so an answer in another
+script than the gold answer matches nothing. All functions are pure: columns in, numpy arrays out, one entry an item.
+"""
+
+import math
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tasks.granola.core.evaluation.answers import says_idk
-from tasks.granola.core.evaluation.metrics import (
-    CELLS,
-    OUTCOMES,
-    Flags,
-    Floats,
-    match_levels,
-    score_levels,
-    tell_cells,
-    tell_outcomes,
-    weigh_levels,
+from factmill.tasks.core.evaluation.rows import COUNTED_WRONG
+from factmill.tasks.text.matching import normal_words, normalise
+
+_NOT_AVAILABLE = re.compile(r"\W*n\s*[./]\s*a\W*", re.IGNORECASE)
+
+_OPENING = r"(?:(?:im|i am|we are|were) (?:\w+ )?(?:sorry|afraid)|sorry|apologies|my apologies|i apologi[sz]e|unfortunately|honestly|well|but|that)"
+_NOT = r"(?:do not|dont|did not|didnt|does not|doesnt)"
+_CANNOT = r"(?:can ?not|cant|could not|couldnt|(?:am |are |im |were )?(?:unable|not able) to)"
+_KNOW = r"(?:know|recall|remember|have (?:\w+ )*?(?:information|info|knowledge|idea|clue|data|answer|details))"
+_SAY = r"(?:answer|say|tell|determine|recall|remember|provide|find|confirm|verify|identify|help|assist|comply|be (?:sure|certain))"
+_UNSURE = r"(?:sure|certain|aware|confident|familiar)"
+_WHOLE = (
+    r"idk|dunno|no idea|no clue|unknown|not known|unclear|unsure|uncertain|no answer|not enough information"
+    rf"|(?:it|that|this|answer) is (?:not known|unknown|unclear)|its unknown|not {_UNSURE}|dont know|do not know"
+)
+_SENTENCE = (
+    rf"idk|(?:i|we) (?:\w+ )?{_NOT} (?:\w+ )?{_KNOW}|(?:i |we )?(?:\w+ )?{_CANNOT} {_SAY}"
+    rf"|(?:im|i am|we are|were) (?:\w+ )?(?:not {_UNSURE}|unsure|uncertain)|i have no (?:idea|clue|information|knowledge)"
+    r"|there is (?:no|not enough|insufficient) information|i lack"
+)
+_IDK = re.compile(rf"(?:{_OPENING} )*(?:(?:{_WHOLE})|(?:{_SENTENCE})(?P<tail> .*)?)")
+_COMMITS = re.compile(
+    r"\b(?:but|however|though|although|maybe|perhaps|possibly|probably|likely|guess|might|may|could be|believe|think|suppose)\b"
 )
 
-SCORED = ("", "no_answer", "refused")
+
+def says_idk(answer: str) -> bool:
+    """True when an answer says that its giver does not know, or will not say: IDK and whole sentences of the same meaning.
+
+    Where a guess follows, it does not: "I don't know, but probably London".
+    """
+    if _NOT_AVAILABLE.fullmatch(answer):
+        return True
+    found = _IDK.fullmatch(normalise(answer))
+    return bool(found) and not _COMMITS.search((found and found["tail"]) or "")
+
+
+def choose_majority(samples: Sequence[str]) -> str:
+    """Return the answer that most samples give after normalisation, spelled as it was first; of ties the one drawn first.
+
+    All ways to say that one does not know are one answer; empty samples have no vote. Empty where none has.
+    """
+    votes: dict[str, int] = {}
+    spelled: dict[str, str] = {}
+    for sample in samples:
+        if sample.strip():
+            form = "idk" if says_idk(sample) else normalise(sample) or sample.casefold()
+            votes[form] = votes.get(form, 0) + 1
+            spelled.setdefault(form, sample)
+    return spelled[max(votes, key=votes.__getitem__)] if votes else ""
+
+
+def list_responses(samples: Sequence[str]) -> str:
+    """Return the samples as the aggregation is shown them: a list, one a line, in the order drawn; empty ones are left out."""
+    flat = (" ".join(sample.split()) for sample in samples)
+    return "\n".join(f"- {each}" for each in flat if each)
+
+
+Floats = npt.NDArray[np.float64]
+Levels = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
+Ladder = Sequence[Sequence[str]]
+"""A question's levels from fine to coarse, each with its acceptable answers."""
+
+Outcome = Literal["wrong", "idk", "level_1", "level_2", "level_3_or_more"]
+OUTCOMES: tuple[Outcome, ...] = ("wrong", "idk", "level_1", "level_2", "level_3_or_more")
+"""What became of a prediction (paper Figure 8)."""
+Cell = Literal["both", "granola_only", "standard_only", "neither"]
+CELLS: tuple[Cell, ...] = ("both", "granola_only", "standard_only", "neither")
+"""Which of standard and GRANOLA accuracy call a prediction right (paper Table 3, whose two headings are swapped): a match
+with the gold answer is one with a level, so nothing is ever in standard_only."""
+
+
+def answer_words(text: str) -> tuple[str, ...]:
+    """Return the words by which an answer is compared: of its normal form, or all where that leaves none (The The)."""
+    return tuple(normal_words(text) or text.casefold().split())
+
+
+def token_f1(prediction: Sequence[str], answer: Sequence[str]) -> float:
+    """Return the F1 of two bags of words, from 0 to 1; 0 where one is empty."""
+    if not prediction or not answer or set(prediction).isdisjoint(answer):
+        return 0.0
+    common = sum((Counter(prediction) & Counter(answer)).values())
+    return 2 * common / (len(prediction) + len(answer))
+
+
+def score_levels(predictions: Sequence[str], ladders: Sequence[Ladder]) -> Floats:
+    """Return each prediction's F1 with each level, the best of the level's answers (items × most levels; 0 where none is)."""
+    known: dict[str, tuple[str, ...]] = {}
+
+    def words(text: str) -> tuple[str, ...]:
+        if text not in known:
+            known[text] = answer_words(text)
+        return known[text]
+
+    scores = np.zeros((len(predictions), max(map(len, ladders), default=0)))
+    pairs: dict[tuple[str, str], float] = {}
+    for row, (prediction, ladder) in enumerate(zip(predictions, ladders, strict=True)):
+        for level, answers in enumerate(ladder):
+            for answer in answers:
+                if (found := pairs.get((prediction, answer))) is None:
+                    found = pairs[prediction, answer] = token_f1(words(prediction), words(answer))
+                scores[row, level] = max(scores[row, level], found)
+    return scores
+
+
+def match_levels(level_f1: Floats, tau: float) -> Levels:
+    """Return the finest level whose F1 exceeds τ, from 1; 0 where none does (i* of Definition 1)."""
+    hits = level_f1 > tau
+    if not hits.shape[1]:
+        return np.zeros(len(hits), np.int64)
+    return np.where(hits.any(axis=1), hits.argmax(axis=1) + 1, 0)
+
+
+def weigh_levels(levels: Levels, decay: float) -> Floats:
+    """Return the informativeness of matched levels, exp(−λ (level − 1)); 0 where none was matched.
+
+    To twelve digits, so that mathematical libraries agree.
+    """
+    weights = [0.0, *(round(math.exp(-decay * step), 12) for step in range(int(levels.max(initial=0))))]
+    return np.array(weights)[levels]
+
+
+def tell_outcomes(levels: Levels, is_idk: Flags) -> npt.NDArray[np.str_]:
+    """Return each prediction's outcome, one of OUTCOMES."""
+    matched = np.array(["wrong", "level_1", "level_2", "level_3_or_more"])[np.minimum(levels, 3)]
+    return np.where(is_idk, "idk", matched)
+
+
+def tell_cells(levels: Levels) -> npt.NDArray[np.str_]:
+    """Return the agreement cell of each prediction, one of CELLS."""
+    return np.array(["neither", "both", "granola_only"])[np.minimum(levels, 2)]
+
+
+SCORED = ("", *sorted(COUNTED_WRONG))
 """Of an answer's `unscored`: to say nothing is wrong, to refuse is to say IDK; all else cannot be scored."""
 MAIN = ("accuracy", "granola_accuracy", "selective_accuracy", "selective_granola_accuracy", "informativeness")
 """Metrics that are told of groups too, and item by item."""

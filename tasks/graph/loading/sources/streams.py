@@ -25,9 +25,9 @@ from typing import Literal, Protocol
 import numpy as np
 import pyarrow as pa
 
-from tasks.errors import SourceError
-from tasks.graph.loading.sources.bzip2 import Bzip2Stream
-from tasks.graph.loading.sources.turtle import read_turtle
+from factmill.tasks.errors import SourceError
+from factmill.tasks.graph.loading.sources.bzip2 import Bzip2Stream
+from factmill.tasks.graph.loading.sources.turtle import read_turtle
 
 Form = Literal["ntriples", "turtle"]
 
@@ -194,7 +194,11 @@ class Source:
             filled = end - cut
             if data:
                 yield self._make_block(data)
-            self._check_length(filled)
+            if filled > LINE_BYTES_AT_MOST:
+                raise SourceError(
+                    f"{self.path}: line {self.end.lines + 1} is longer than {LINE_BYTES_AT_MOST >> 20} MiB;"
+                    " expected N-Triples"
+                )
             if not got:
                 return
 
@@ -216,21 +220,16 @@ class Source:
     def _pass_over(self, text: "_Text", after: Position) -> None:
         """Read what comes before a position, and check that it is what it was."""
         left, work = after.text_bytes, memoryview(bytearray(_CHUNK_BYTES))
-        while left:
-            got = text.readinto(work[:left])
-            if not got:
-                raise self._changed()
+        while left and (got := text.readinto(work[:left])):
             self._digest_of_text.update(work[:got])
             left -= got
         self._check_passed(after)
         self.end = after
 
     def _check_passed(self, after: Position) -> None:
+        """Check that what was read is what comes before a position."""
         if after.text_bytes and self._digest_of_text.hexdigest() != after.sha256:
-            raise self._changed()
-
-    def _changed(self) -> SourceChanged:
-        return SourceChanged(f"{self.path}: does not hold what was read from it before")
+            raise SourceChanged(f"{self.path}: does not hold what was read from it before")
 
     def _read_turtle(self, text: "_Text", after: Position) -> Iterator[Block]:
         handed_out = 0
@@ -241,23 +240,14 @@ class Source:
             data = text.read(min(size, after.text_bytes - handed_out) if handed_out < after.text_bytes else size)
             self._digest_of_text.update(data)
             is_start, handed_out = not handed_out, handed_out + len(data)
-            if handed_out == after.text_bytes:
+            if handed_out == after.text_bytes or (not data and handed_out < after.text_bytes):
                 self._check_passed(after)
-            if not data and handed_out < after.text_bytes:
-                raise self._changed()
             return data.removeprefix(_BOM) if is_start else data
 
         for data, triples in read_turtle(hand_out, self.path, after.lines):
             lines = max(self.end.lines, after.lines)
             self.end = Position(handed_out, lines + triples, self._digest_of_text.hexdigest())
             yield Block(self.path, lines + 1, data, self.end)
-
-    def _check_length(self, line_bytes: int) -> None:
-        if line_bytes > LINE_BYTES_AT_MOST:
-            raise SourceError(
-                f"{self.path}: line {self.end.lines + 1} is longer than {LINE_BYTES_AT_MOST >> 20} MiB;"
-                " expected N-Triples"
-            )
 
     def _describe_trouble(self, error: OSError | pa.ArrowException) -> str:
         # what the system refuses has a number, what Arrow cannot unpack has none

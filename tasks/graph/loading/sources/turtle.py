@@ -5,12 +5,12 @@ stop a dump of a billion triples. Their lines are then no N-Triples and are set 
 no Turtle stops the load: the parser would leave out what stands between the error and the next full stop.
 """
 
-import io
 from collections.abc import Callable, Iterator
 from itertools import islice
+from types import SimpleNamespace
 from typing import IO, TYPE_CHECKING, cast
 
-from tasks.errors import SourceError
+from factmill.tasks.errors import SourceError
 
 if TYPE_CHECKING:
     from pyoxigraph import Quad
@@ -27,39 +27,24 @@ def read_turtle(read: Callable[[int], bytes], source: str, passed_over: int = 0)
     # 17 MB of memory, for what only loads of Turtle need
     import pyoxigraph
 
-    triples = pyoxigraph.parse(cast(IO[bytes], _Reader(read)), format=pyoxigraph.RdfFormat.TURTLE, lenient=True)
+    triples = pyoxigraph.parse(
+        cast(IO[bytes], SimpleNamespace(read=read)), format=pyoxigraph.RdfFormat.TURTLE, lenient=True
+    )
     try:
         for _ in islice(triples, passed_over):
             pass
         while some := list(islice(triples, TRIPLES_AT_ONCE)):
-            yield _write_lines(some), len(some)
+            data = _serialize(some)
+            if data.count(b"\n") != len(some):
+                # an IRI with a newline in it, which stays malformed but on one line
+                data = b"".join(_serialize([triple])[:-1].replace(b"\n", rb"\n") + b"\n" for triple in some)
+            yield data, len(some)
     except SyntaxError as error:
         expected = error.msg.partition(": ")[2] or error.msg
         raise SourceError(f"{source}: no Turtle at line {error.lineno}, column {error.offset}: {expected}") from error
-
-
-def _write_lines(triples: "list[Quad]") -> bytes:
-    data = _serialize(triples)
-    if data.count(b"\n") == len(triples):
-        return data
-    # an IRI with a newline in it, which stays malformed but on one line
-    return b"".join(_serialize([triple])[:-1].replace(b"\n", rb"\n") + b"\n" for triple in triples)
 
 
 def _serialize(triples: "list[Quad]") -> bytes:
     import pyoxigraph
 
     return pyoxigraph.serialize(triples, format=pyoxigraph.RdfFormat.N_TRIPLES) or b""
-
-
-class _Reader(io.RawIOBase):
-    """A function that returns bytes, as a file."""
-
-    def __init__(self, read: Callable[[int], bytes]) -> None:
-        self._read = read
-
-    def readable(self) -> bool:
-        return True
-
-    def read(self, size: int = -1) -> bytes:
-        return self._read(size)

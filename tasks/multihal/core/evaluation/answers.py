@@ -1,12 +1,15 @@
-"""Rows of MultiHal's evaluation: a question in one language, with a path or without, and what a model answered."""
+"""MultiHal's evaluation: questions in one language, with a path or without, what a model answered, and what pairs of texts that is scored by (paper §3.1, Limitations)."""
 
 import re
-from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
-from tasks.core.evaluation.rows import Answer, Asked
-from tasks.core.replies import Form
-from tasks.multihal.core.rows import MultiHalRow
+import numpy as np
+import numpy.typing as npt
+
+from factmill.tasks.core.evaluation.answers import CommonestAnswers
+from factmill.tasks.core.evaluation.rows import Answer, Asked
+from factmill.tasks.core.replies import Form
+from factmill.tasks.multihal.core.rows import MultiHalRow
 
 ANSWER = Form(
     label=re.compile(
@@ -21,7 +24,9 @@ class MultiHalAsked(Asked):
     """A question as a model is asked it: alone (qa), or with one of its paths (kg_rag)."""
 
     language: str
+    """Of question and path."""
     source_dataset: str
+    """Foundation that the question is from."""
     domain: str
     """With its foundation: `defan (sports)`."""
     path: str
@@ -94,20 +99,64 @@ def _ask(
 
 
 def guess_answers(rows: Iterable[MultiHalRow]) -> dict[tuple[str, str], str]:
-    """Return (question id, language) → the commonest answer to the other questions of its foundation in that language.
-
-    Ties by text; empty where there is none.
-    """
+    """Return (question id, language) → the commonest answer to the other questions of its foundation in that language."""
     said = {(row.question_id, row.language): (row.source_dataset, row.output) for row in rows}
-    counts: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
-    for (_, language), (source, output) in said.items():
-        counts[source, language][output] += 1
-    ranked = {kind: sorted(found, key=lambda text: (-found[text], text)) for kind, found in counts.items()}
-    guesses = {}
-    for (question_id, language), (source, output) in said.items():
-        found, texts = counts[source, language], ranked[source, language]
-        foremost = next((text for text in texts if text != output), "")
-        own = (-(found[output] - 1), output)
-        best = min((-found[foremost], foremost), own) if foremost else own
-        guesses[question_id, language] = best[1] if best[0] else ""
-    return guesses
+    golds = CommonestAnswers(((source, language), output) for (_, language), (source, output) in said.items())
+    return {place: golds.guess((source, place[1]), output) for place, (source, output) in said.items()}
+
+
+DIGITS = 2
+"""Of a score. Sentence vectors of two CPUs differ by 4e-7 in a cosine, which two digits hide; the paper's tables have two."""
+
+
+def score_answers(
+    answers: Sequence[str], accepted: Sequence[Sequence[str]], vectors: Sequence[str], encoded: npt.NDArray[np.float32]
+) -> tuple[npt.NDArray[np.float64], list[str]]:
+    """Return the score of each answer, NaN where it or all that is accepted is empty, and the accepted one it is nearest to.
+
+    `vectors`: texts, of which `encoded` has the vectors of length 1 (len(vectors) × dimensions); every text is among them.
+    """
+    row = {text: position for position, text in enumerate(vectors)}
+    scores = np.full(len(answers), np.nan)
+    nearest = [""] * len(answers)
+    wide = encoded.astype(np.float64)
+    for at, (answer, golds) in enumerate(zip(answers, accepted, strict=True)):
+        known = [gold for gold in golds if gold.strip()]
+        if not answer.strip() or not known:
+            continue
+        cosines = np.round(wide[[row[gold] for gold in known]] @ wide[row[answer]], DIGITS)
+        best = int(np.argmax(cosines))
+        scores[at], nearest[at] = cosines[best] + 0.0, known[best]
+    return scores, nearest
+
+
+Floats = npt.NDArray[np.float64]
+Pair = tuple[str, str]
+
+
+def pair_answers(
+    questions: Sequence[str], answers: Sequence[str], accepted: Sequence[Sequence[str]]
+) -> list[list[Pair]]:
+    """Return the pairs of each answer: the question with one accepted answer, and what was answered.
+
+    There are none where nothing was said, or nothing is accepted.
+    """
+    return [
+        [(f"{question} {gold}", answer) for gold in golds if gold.strip() and answer.strip()]
+        for question, answer, golds in zip(questions, answers, accepted, strict=True)
+    ]
+
+
+def keep_best(pairs: Sequence[Sequence[Pair]], scores: Floats) -> Floats:
+    """Return the scores of each answer, NaN where it has no pairs: those of the pair whose first score is highest.
+
+    `scores`: a row a pair, in the order of `pairs` (pairs × kinds of scores); the first such pair counts among equals.
+    """
+    kept = np.full((len(pairs), scores.shape[1]), np.nan)
+    rounded, start = np.round(scores, DIGITS), 0
+    for at, mine in enumerate(pairs):
+        if mine:
+            found = rounded[start : start + len(mine)]
+            kept[at] = found[int(np.argmax(found[:, 0]))] + 0.0
+            start += len(mine)
+    return kept

@@ -1,26 +1,24 @@
 """Rows of SLAQ's evaluation: a short question alone, or the long one, what a model answered, and the verdicts."""
 
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator
 
-from tasks.core.evaluation.rows import Answer, Asked
-from tasks.slaq.core.replies import PAIRS
-from tasks.slaq.core.rows import Half, SlaqRow
+from factmill.tasks.core.evaluation.answers import CommonestAnswers
+from factmill.tasks.core.evaluation.rows import Answer, Asked
+from factmill.tasks.slaq.core.replies import PAIRS
+from factmill.tasks.slaq.core.rows import Half, SlaqRow
 
 SHORT, LONG = "short", "long"
-COUNTED_WRONG = frozenset({"no_answer", "refused"})
-"""What no judge is asked about: nothing that was asked for is said (Table A.4, irrelevance and omission)."""
-
-Ranked = Mapping[str, Sequence[tuple[int, str]]]
-"""Fact type → its gold answers, each behind how often it stands there, negative."""
 
 
 class SlaqAsked(Asked):
     """What a model is asked about a topic: one of its short questions (short), or the long one (long)."""
 
     topic: str
+    """Title of the article that the facts are from."""
     category: str
+    """Category that the article was drawn from."""
     half: Half
+    """Half of the topics by page views."""
     position: int
     """Place of the short question in the long one, 1 to 5; 0 for the long one itself."""
     questions: list[str]
@@ -77,22 +75,13 @@ def ask_topic(row: SlaqRow, setting: str) -> Iterator[SlaqAsked]:
         )
 
 
-def rank_golds(rows: Iterable[SlaqRow]) -> Ranked:
-    """Return the gold answers of each fact type with how often they stand there, the commonest first, ties by letters."""
-    counts: dict[str, Counter[str]] = {}
-    for row in rows:
-        for number, kind in enumerate(row.fact_types, 1):
-            counts.setdefault(kind, Counter())[getattr(row, f"ShortA{number}")] += 1
-    return {kind: sorted((-times, text) for text, times in found.items()) for kind, found in counts.items()}
+def count_golds(rows: Iterable[SlaqRow]) -> CommonestAnswers[str]:
+    """Return the commonest gold answers of each fact type."""
+    return CommonestAnswers(
+        (kind, getattr(row, f"ShortA{number}")) for row in rows for number, kind in enumerate(row.fact_types, 1)
+    )
 
 
-def guess(asked: SlaqAsked, ranked: Ranked) -> str:
+def guess(asked: SlaqAsked, golds: CommonestAnswers[str]) -> str:
     """Return the commonest gold answer of other facts of each one's type, a line each; empty where there is no other."""
-    facts = zip(asked.fact_types, asked.golds, strict=True)
-    return "\n".join(_guess_one(ranked[kind], gold) for kind, gold in facts)
-
-
-def _guess_one(ranked: Sequence[tuple[int, str]], gold: str) -> str:
-    # the fact itself counts for nothing: where all answers differ a guess is wrong
-    rank, text = min((rank + (text == gold), text) for rank, text in ranked)
-    return text if rank else ""
+    return "\n".join(map(golds.guess, asked.fact_types, asked.golds))

@@ -17,19 +17,17 @@ from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from tasks.slaq.core.evaluation.answers import SlaqAnswer
-from tasks.slaq.core.evaluation.verdicts import Verdicts
-from tasks.slaq.core.known_text import CheckLists, is_only_rough, list_content, list_values, read_article
-from tasks.text.folded import fold_text, has_words
-from tasks.text.matching import normalise
-from tasks.text.sentences import split_sentences
-from tasks.text.values.amounts import is_number
-from tasks.text.values.answers import KnownText, find_answer, read_known_text
-from tasks.text.values.words import Value, is_kin
+from factmill.tasks.slaq.core.evaluation.answers import SlaqAnswer
+from factmill.tasks.slaq.core.evaluation.verdicts import Verdicts
+from factmill.tasks.slaq.core.known_text import CheckLists, is_only_rough, list_content, list_values, read_article
+from factmill.tasks.text.matching import fold_text, has_words, normalise
+from factmill.tasks.text.sentences import split_sentences
+from factmill.tasks.text.values.answers import KnownText, find_answer, read_known_text
+from factmill.tasks.text.values.words import Value, is_kin, is_number
 
 _DENIAL = re.compile(r"not|no|never|nor|neither|without|nobody|none|nothing|instead|unlike|\w+n['’]t|cannot")
 _NEGATED = re.compile(r"\b(?:not|never|neither|\w+n['’]t|cannot)\b(?! (?:only|just|merely))")
-"""Behind the answer and its verb: it denies what the answer is said to be."""
+"""Behind the answer and its verb: it denies the answer."""
 _VERB = re.compile(
     r"is|was|are|were|be|will|would|could|can|cannot|may|might|must|should|has|had|have|do|does|did|\w+n['’]t"
 )
@@ -82,23 +80,17 @@ class _Read:
 
 
 def _read(answer: str, question: str) -> _Read:
+    """Return the sentences of an answer that say something: none that asks, none that is the question's, no heap of words."""
+    asked, before = f" {normalise(question)} ", ""
     sentences: dict[str, str] = {}
-    for sentence, before in _list_sentences(answer, question):
-        sentences.setdefault(sentence, before)
+    for sentence in (each for line in answer.splitlines() for each in split_sentences(line)):
+        words = len(sentence.split())
+        is_repeated = words >= _REPEATED and f" {normalise(sentence)} " in asked
+        if words <= _LONGEST and not is_repeated and not sentence.rstrip(" \"'”’)*").endswith("?"):
+            sentences.setdefault(sentence, before)
+        before = sentence
     text = "\n\n".join(sentences)
     return _Read(sentences, fold_text(text), read_known_text(text))
-
-
-def _list_sentences(answer: str, question: str) -> Iterator[tuple[str, str]]:
-    """Yield the sentences of an answer that say something, with those before: none that asks, none that is the question's."""
-    asked, before = f" {normalise(question)} ", ""
-    for line in answer.splitlines():
-        for sentence in split_sentences(line):
-            words = len(sentence.split())
-            is_repeated = words >= _REPEATED and f" {normalise(sentence)} " in asked
-            if words <= _LONGEST and not is_repeated and not sentence.rstrip(" \"'”’)*").endswith("?"):
-                yield sentence, before
-            before = sentence
 
 
 def _find_saying(read: _Read, question: str, gold: str) -> Iterator[str]:
@@ -111,11 +103,6 @@ def _find_saying(read: _Read, question: str, gold: str) -> Iterator[str]:
                 and not (any(map(is_number, list_values(gold)[:1])) and is_only_rough(gold, read_article(sentence)))
             ):
                 yield sentence
-
-
-def _is_number_alone(gold: str) -> bool:
-    values = list_values(gold)
-    return len(values) == 1 and is_number(values[0])
 
 
 def _is_told_apart(
@@ -131,7 +118,7 @@ def _is_told_apart(
 
     `item`: number of that question in the long one; `own`: words that each question has and not all have.
     """
-    if not (_is_number_alone(gold) or _is_number_alone(sentence)):
+    if not any(len(values) == 1 and is_number(values[0]) for values in (list_values(gold), list_values(sentence))):
         return True
     marker = _ITEM.match(sentence)
     body = sentence[marker.end() :] if marker else sentence
@@ -183,7 +170,10 @@ def _is_doubted(sentence: str, question: str, gold: str) -> bool:
         behind = []
     is_negated = bool(_NEGATED.search(" ".join(behind)))
     is_denied = any(map(_DENIAL.fullmatch, near)) or is_negated
-    is_wrong = any(_calls_wrong(each, asked) for each in (before, behind, following if _is_about(following) else []))
+    # a clause behind it speaks of it: "which is wrong", "but that is wrong", "wrong"
+    is_about = len(following) == 1 or following[:1] in (["which"], ["that"], ["this"])
+    is_about = is_about or following[:2] in (["but", "that"], ["but", "it"])
+    is_wrong = any(_calls_wrong(each, asked) for each in (before, behind, following if is_about else []))
     is_open = any(map(_OPEN.fullmatch, [*near[-1:], *_list_words(" ".join(words[end : end + 1]))]))
     return is_open or is_wrong or (is_denied and not any(map(_DENIAL.fullmatch, asked)))
 
@@ -203,19 +193,10 @@ def _split_clauses(words: Sequence[str]) -> list[list[str]]:
 
 def _calls_wrong(clause: Sequence[str], asked: Collection[str]) -> bool:
     """True where a clause says that something is wrong, or that it is not right, sure or known."""
-    for at, word in enumerate(clause):
-        is_denied = any(map(_DENIAL.fullmatch, clause[max(0, at - _FAR) : at]))
-        if word not in asked and bool((_RIGHT if is_denied else _WRONG).fullmatch(word)):
-            return True
-    return False
-
-
-def _is_about(clause: Sequence[str]) -> bool:
-    """True where a clause speaks of what stands just before it: "which is wrong", "but that is wrong", "wrong"."""
-    return (
-        len(clause) == 1
-        or clause[:1] in (["which"], ["that"], ["this"])
-        or clause[:2] in (["but", "that"], ["but", "it"])
+    return any(
+        word not in asked
+        and (_RIGHT if any(map(_DENIAL.fullmatch, clause[max(0, at - _FAR) : at])) else _WRONG).fullmatch(word)
+        for at, word in enumerate(clause)
     )
 
 

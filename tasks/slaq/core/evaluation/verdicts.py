@@ -1,7 +1,11 @@
-"""How a judge's replies are read in SLAQ: one verdict about a short answer, five about a long one (paper, Table A.4).
+"""How a judge's verdicts are read, and what SLAQ measures on them (paper §3.1, equations 1 to 4; Table A.4).
 
 A verdict is 1, right, or 0, wrong. A judge may think aloud before it; its last verdict counts, and one that is neither, or
 a list of other than five, makes the reply Unreadable: nothing is scored by guessing.
+
+Rows are topics, columns the five facts in the order in which the long question asks for them: 1.0 right, 0.0 wrong, NaN
+where there is no verdict. What rests on a cell without a verdict is NaN itself: a pair of which one half is unknown may be
+aligned or not, and a run that reaches back to an unknown answer may be longer.
 """
 
 import re
@@ -9,10 +13,13 @@ import unicodedata
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from tasks.core.evaluation.labels import Part
-from tasks.core.replies import Form, Unreadable
-from tasks.slaq.core.evaluation.answers import SHORT, SlaqAnswer
-from tasks.text.undressing import fold_wide
+import numpy as np
+from numpy.typing import NDArray
+
+from factmill.tasks.core.evaluation.labels import Part
+from factmill.tasks.core.replies import Form, Unreadable
+from factmill.tasks.slaq.core.evaluation.answers import SHORT, SlaqAnswer
+from factmill.tasks.text.undressing import fold_wide
 
 Verdicts = tuple[int, ...]
 """One of a short answer, five of a long one."""
@@ -72,16 +79,33 @@ def pose_answer(row_id: str, question: str, gold: str, answer: str) -> SlaqAnswe
     blank = dict.fromkeys(("topic", "category", "finish", "unscored", "detail", "model", "call"), "")
     texts = {"question": question, "gold": gold, "answer": answer, "answer_read": answer}
     lists = {"questions": [question], "golds": [gold], "fact_types": ["none"], "samples": []}
-    return SlaqAnswer.model_validate(
-        {
-            **ids,
-            **blank,
-            **texts,
-            **lists,
-            "setting": SHORT,
-            "half": "most",
-            "position": 1,
-            "tokens_in": 0,
-            "tokens_out": 0,
-        }
-    )
+    rest = {"setting": SHORT, "half": "most", "position": 1, "tokens_in": 0, "tokens_out": 0}
+    return SlaqAnswer.model_validate({**ids, **blank, **texts, **lists, **rest})
+
+
+Matrix = NDArray[np.float64]
+
+
+def align(short: Matrix, long: Matrix) -> Matrix:
+    """Return 1.0 where the short and the long answer are both right or both wrong, else 0.0 (equations 1 and 3)."""
+    return np.where(np.isnan(short) | np.isnan(long), np.nan, short == long)
+
+
+def sign_alignment(short: Matrix, long: Matrix) -> Matrix:
+    """Return +1.0 where both are right, -1.0 where both are wrong, 0.0 where they differ (equation 4)."""
+    return short + long - 1
+
+
+def count_run(verdicts: Matrix, of: float) -> Matrix:
+    """Return how many answers in a row, just before each one, have the verdict `of` (momentum, Figures 3b and 3c).
+
+    The run is counted whole: 2 means two and no third before them. That is the paper's way: with "at least" both of its
+    curves would begin at one figure, and they begin at 30 and 45 %. The first answer has none before it: NaN.
+    """
+    runs = np.full(verdicts.shape, np.nan)
+    run = np.zeros(len(verdicts))
+    for at in range(1, verdicts.shape[1]):
+        before = verdicts[:, at - 1]
+        run = np.where(np.isnan(before), np.nan, np.where(before == of, run + 1, 0))
+        runs[:, at] = run
+    return runs

@@ -3,8 +3,8 @@
 import pytest
 from support.steps.replies import hearing
 
-from tasks.biokalma.core.evaluation.geval import RATING, read_rating
-from tasks.core.replies import Unreadable
+from factmill.tasks.biokalma.core.evaluation.rows import RATING, read_rating
+from factmill.tasks.core.replies import Unreadable
 
 hear = hearing(RATING, read_rating)
 

@@ -13,11 +13,10 @@ from typing import Any
 import pytest
 from support.rows.bio_answers import find_shared, make_piece
 
-from tasks.biokalma.core.evaluation.alignment import align_lexically
-from tasks.biokalma.core.evaluation.citations import read_citations
-from tasks.biokalma.core.evaluation.known_pieces import make_key
-from tasks.biokalma.core.evaluation.scoring import Scorer, score_citations
-from tasks.core.authoring.pieces import Piece
+from factmill.tasks.biokalma.core.citations import make_key, read_citations
+from factmill.tasks.biokalma.core.evaluation.rows import Scorer
+from factmill.tasks.biokalma.core.evaluation.scoring import align_lexically, score_citations
+from factmill.tasks.core.authoring.citations import Piece
 
 ANSWER_SHAPES = {
     "one_bracket_a_sentence": (
@@ -72,7 +71,7 @@ def test_counts_of_answers_with_planted_citations(name: str, scorer: Scorer) -> 
         ]
         cited = [f"[{each.qid}, {each.property}: {each.value}]" for each in (*right, *wrong)]
         answer = " ".join(f"Something is told {each}." for each in (*cited, *broken))
-        counts = score_citations(read_citations(answer, graph), graph, minimum, [], align_lexically, scorer)
+        _, counts = score_citations(read_citations(answer, graph), graph, minimum, [], align_lexically, scorer)
         needed = {make_key(each.qid, each.property, each.value) for each in minimum}
         hit = [make_key(each.qid, each.property, each.value) for each in right]
         expected = {
@@ -109,7 +108,9 @@ def test_upstream_takes_a_cited_name_for_correct_where_it_is_the_graph_s(name: s
             brackets.append(f"[{piece.qid}, {f'name: {cited}, ' if cited else ''}{piece.property}: {value}]")
             expected += Counter(cited=1 + (cited is not None), correct=(value == piece.value) + (kind == "right"))
         answer = " ".join(f"Something is told {each}." for each in brackets)
-        counts = score_citations(read_citations(answer, given), given, minimum, [], align_lexically, "upstream", names)
+        _, counts = score_citations(
+            read_citations(answer, given), given, minimum, [], align_lexically, "upstream", names
+        )
         assert (counts.cited, counts.correct) == (expected["cited"], expected["correct"]), answer
         totals += expected + Counter(answers=1)
     print(f"{name}: {dict(totals)}, no difference")
@@ -162,7 +163,7 @@ def test_the_papers_answers_are_read_whole() -> None:
         assert [each.kind for each in cited.citations].count("not_available") == brackets.count("NA")
         assert not any(each.kind == "malformed" for each in cited.citations)
         assert not any(mark in sentence for sentence in cited.sentences for mark in "[]")
-        counts = score_citations(cited, graph, graph, [], align_lexically)
+        _, counts = score_citations(cited, graph, graph, [], align_lexically)
         print(f"{len(parts)} citations, {counts.correct} correct, {counts.aligned} aligned; {counts.marked} marked")
         assert counts.correct == counts.cited == len(parts)
         assert len(cited.sentences) == len({each.sentence for each in cited.citations})

@@ -1,24 +1,67 @@
-"""Counts of citations and marks, by hand; the public script's count beside the paper's."""
+"""When a sentence bears out a triple, and counts of citations and marks, by hand; the public script's count beside the paper's."""
 
 from typing import Any
 
 import pytest
 from support.rows.bio_answers import ADA, make_piece
 
-from tasks.biokalma.core.evaluation.alignment import align_lexically
-from tasks.biokalma.core.evaluation.citations import read_citations
-from tasks.biokalma.core.evaluation.scoring import CitationScore, Scorer, score_citations
-from tasks.core.authoring.pieces import Piece
+from factmill.tasks.biokalma.core.citations import read_citations
+from factmill.tasks.biokalma.core.evaluation.rows import CitationScore, Scorer
+from factmill.tasks.biokalma.core.evaluation.scoring import (
+    Claim,
+    align_lexically,
+    list_claims,
+    make_claim,
+    put_pair,
+    score_citations,
+)
+from factmill.tasks.core.authoring.citations import Piece
 
-BORN, MATHS, POET, _, WORK, _, DATE, CHILD = ADA
+BORN, MATHS, POET, DATE, CHILD = (ADA[at] for at in (0, 1, 2, 6, 7))
+
+
+@pytest.mark.parametrize(
+    ("sentence", "piece", "is_aligned"),
+    [
+        ("She was born in London.", BORN, True),
+        ("She was born in Londonderry.", BORN, False),
+        ("They were poets.", POET, True),
+        ("SHE WAS A POET", POET, True),
+        ("She was born on December 10, 1815.", DATE, True),
+        ("She was born in 1815.", DATE, False),
+        ("She lived in Lodz.", make_piece("Q1", "residence", "Łódź", "P551", "Q580"), True),
+        ("", POET, False),
+        ("A poet. " * 10_000, POET, True),
+    ],
+)
+def test_a_value_that_is_said_is_aligned(sentence: str, piece: Piece, is_aligned: bool) -> None:
+    assert align_lexically(Claim(sentence, piece)) is is_aligned
+
+
+def test_claims_are_all_that_scoring_asks() -> None:
+    cited = read_citations("A poet [Q1, occupation: poet]. In London [NA]. On [NA] a day [Q1].", ADA)
+    assert [(each.sentence, each.piece.value) for each in list_claims(cited, [BORN, DATE])] == [
+        ("A poet.", "poet"), ("In London.", "London"), ("In London.", "1815-12-10"),
+        ("On a day.", "London"), ("On a day.", "1815-12-10"),
+    ]  # fmt: skip
+
+
+def test_a_pair_is_the_sentence_and_the_triple_as_one() -> None:
+    cited = read_citations("A poet [Q1, occupation: poet, award: Prize].", ADA)
+    pairs = [put_pair(make_claim(cited, 0, each), {}) for each in cited.citations]
+    assert pairs == [("A poet.", "This person's occupation is poet."), ("A poet.", "This person's award is Prize.")]
+    assert put_pair(Claim("Born.", DATE), {})[1] == "This person's date of birth is 10 December 1815."
+
+
 MINIMUM = [BORN, POET, CHILD]
 
 
 def score(answer: str, scorer: Scorer = "fixed", given: list[Piece] = ADA, **changed: Any) -> CitationScore:
     told = {"minimum": MINIMUM, "removed": []} | changed
-    return score_citations(
+    _, counts = score_citations(
         read_citations(answer, given), given, told["minimum"], told["removed"], align_lexically, scorer
     )
+    return counts
 
 
 def read(counts: CitationScore) -> tuple[int, ...]:
@@ -78,6 +121,13 @@ def test_marks_are_held_against_what_was_removed(answer: str, expected: tuple[in
     assert (counts.marked, counts.marked_right, counts.removed_found, counts.removed) == (*expected, 2)
 
 
+def test_each_citation_says_what_was_found_of_it() -> None:
+    cited = read_citations("A poet [Q1, occupation: poet] in London [NA]. She sang [Q1, award: X] [NA].", ADA)
+    held, _ = score_citations(cited, [POET, BORN], [BORN], [BORN, DATE], align_lexically)
+    found = [(each.is_correct, each.is_needed, each.is_aligned) for each in held]
+    assert found == [(True, False, True), (None, None, True), (False, False, False), (None, None, False)]
+
+
 def test_alignment_holds_each_citation_against_its_own_sentence() -> None:
     counts = score("She was a poet [Q1, occupation: poet]. She sang [Q1, place of birth: London, award: X]. [Q1]")
     assert (counts.triples, counts.aligned, counts.cited) == (3, 1, 4)
@@ -121,9 +171,9 @@ def test_a_cited_name_counts_with_upstream_and_is_correct_where_it_is_the_graph_
     citations: str, expected: tuple[int, ...], fixed: tuple[int, int]
 ) -> None:
     cited, names = read_citations(f"She was {citations}.", ADA), {"Q1": "Ada Lovelace", "Q2": "Lord Byron"}
-    counts = score_citations(cited, ADA, MINIMUM, [], align_lexically, "upstream", names)
+    _, counts = score_citations(cited, ADA, MINIMUM, [], align_lexically, "upstream", names)
     assert (counts.cited, counts.correct, counts.needed, counts.found) == expected
-    counts = score_citations(cited, ADA, MINIMUM, [], align_lexically, "fixed", names)
+    _, counts = score_citations(cited, ADA, MINIMUM, [], align_lexically, "fixed", names)
     assert (counts.cited, counts.correct) == fixed
 
 

@@ -1,13 +1,25 @@
-"""What is shown in each setting, and what the built-in models say to it."""
+"""What is shown in each setting, which items a question names, and what the built-in models say."""
 
 import pytest
 from support.rows.biographies import make_piece
 
-from tasks.biokalma.core.evaluation.built_in import Guesser, say_right
-from tasks.biokalma.core.evaluation.rows import BioAsked
-from tasks.biokalma.core.evaluation.settings import FORMS, Measured, ask_row, draw_removed
-from tasks.biokalma.core.rows import BiographyRow
-from tasks.core.authoring.pieces import Piece
+from factmill.tasks.biokalma.core.evaluation.rows import BioAsked
+from factmill.tasks.biokalma.core.evaluation.settings import (
+    FORMS,
+    Guesser,
+    Measured,
+    Name,
+    ask_row,
+    choose_item,
+    choose_names,
+    draw_removed,
+    list_spans,
+    say_right,
+)
+from factmill.tasks.biokalma.core.rows import BiographyRow
+from factmill.tasks.core.authoring.citations import Piece
+from factmill.tasks.core.calls.item_facts import Fact
+from factmill.tasks.core.calls.knowledge import Candidate, Pid, Qid
 
 
 def make_row(number: int, needed: int = 4) -> BiographyRow:
@@ -104,3 +116,59 @@ def test_the_guesser_says_what_other_rows_say_and_nothing_for_being_the_rows_own
         "Ann 1: P0 v0 [Q10, P0: v0]. Ann 1: P5 v5 [Q10, P5: v5]. Bob 1: P0 v0 [Q11, P0: v0]. Bob 1: P5 v5 [Q11, P5: v5]."
     )
     assert Guesser([own]).say(ask(own, "given_graph", Measured([own])), tell) == ""
+
+
+FUNCTION_WORDS = frozenset({"what", "who", "and", "of"})
+
+
+def bear(*qids: str, via: str = "label") -> list[Candidate]:
+    return [Candidate(Qid(qid), "label" if via == "label" else "alias") for qid in qids]
+
+
+def know(*labels: str) -> list[Fact]:
+    return [Fact(Pid("P1"), "x", Qid(f"Q{at}"), label, None, None, None) for at, label in enumerate(labels, 1)]
+
+
+@pytest.mark.parametrize(
+    ("question", "bearers", "found"),
+    [
+        ("Who were Oscar and Richard Hertwig?", ["Richard Hertwig"], ["Richard Hertwig"]),
+        ("What of Niels Bohr's teachers?", ["Niels Bohr"], ["Niels Bohr"]),
+        ("What of Sammy Davis, Jr.'s grave?", ["Sammy Davis, Jr."], ["Sammy Davis, Jr."]),
+        ("What of Johannes Brahms’ home?", ["Johannes Brahms"], ["Johannes Brahms"]),
+        ("Who was (Leonardo da Vinci)?", ["Leonardo da Vinci"], ["Leonardo da Vinci"]),
+        ("Who was al-Khwarizmi Muhammad?", ["al-Khwarizmi Muhammad"], ["al-Khwarizmi Muhammad"]),
+        # the longest counts, and nothing inside or across it
+        ("Was it John Quincy Adams?", ["John Quincy", "Quincy Adams", "John Quincy Adams"], ["John Quincy Adams"]),
+        ("Who was O'Neill?", ["O'Neill"], []),
+        ("", [], []),
+    ],
+)
+def test_names_are_found_in_questions(question: str, bearers: list[str], found: list[str]) -> None:
+    spans = list_spans(question, 2, FUNCTION_WORDS)
+    assert [name.text for name in choose_names(spans, {each: bear("Q1") for each in bearers})] == found
+
+
+def test_one_word_is_a_name_where_so_short_a_name_may_be_and_is_no_function_word() -> None:
+    spans = list_spans("What made Siemens?", 1, FUNCTION_WORDS)
+    assert [name.text for name in choose_names(spans, {"What": bear("Q1"), "Siemens": bear("Q2")})] == ["Siemens"]
+
+
+@pytest.mark.parametrize(
+    ("candidates", "facts", "meant"),
+    [
+        # whose neighbours the question names
+        (bear("Q1", "Q2"), {"Q1": know("Rome"), "Q2": know("Mary Shelley", "Rome")}, "Q2"),
+        # his own name, which a namesake's son bears, is no neighbour that is named
+        (bear("Q1", "Q2"), {"Q1": know(), "Q2": know("Percy Shelley")}, "Q1"),
+        # words are whole
+        (bear("Q1", "Q2"), {"Q1": know(), "Q2": know("Mary Shell")}, "Q1"),
+        (bear("Q10", "Q9"), {"Q10": know(), "Q9": know()}, "Q9"),
+        ([*bear("Q9"), *bear("Q1", via="alias")], {"Q9": know(), "Q1": know()}, "Q9"),
+    ],
+)
+def test_of_several_bearers_the_one_counts_whose_neighbours_are_named(
+    candidates: list[Candidate], facts: dict[Qid, list[Fact]], meant: str
+) -> None:
+    name = Name("Percy Shelley", tuple(candidates))
+    assert choose_item("What joined Percy Shelley and Mary Shelley?", name, facts) == meant

@@ -5,26 +5,27 @@ from typing import Any
 
 import pytest
 
-from tasks.core.calls.call import Call
-from tasks.core.calls.freshness.changes import LAG, MOST_THINGS, Thing, judge, list_looks, read_states, rests_on
-from tasks.core.calls.knowledge import (
+from factmill.tasks.core.calls.call import Call
+from factmill.tasks.core.calls.freshness import LAG, MOST_THINGS, judge, list_looks, read_states, rests_on
+from factmill.tasks.core.calls.item_facts import call_item_facts
+from factmill.tasks.core.calls.knowledge import (
     call_describe_item,
     call_find_items,
-    call_item_facts,
     call_label,
     call_list_facts,
     call_neighbours,
-    call_pageviews,
     call_resolve_item,
 )
-from tasks.core.calls.paths import call_item_paths, call_literal_paths
-from tasks.core.calls.wikipedia import (
+from factmill.tasks.core.calls.operation import Thing
+from factmill.tasks.core.calls.pageviews import call_pageviews
+from factmill.tasks.core.calls.paths import call_item_paths, call_literal_paths
+from factmill.tasks.core.calls.wikipedia import (
     call_category_members,
     call_page_revision_at,
     call_resolve_title,
     call_search,
 )
-from tasks.text.values.literals import Date
+from factmill.tasks.text.values.literals import Date
 
 ASKED = datetime(2026, 3, 10, 12, tzinfo=UTC)
 OLD, LATELY, SINCE = "2026-03-01T00:00:00Z", "2026-03-10T00:00:00Z", "2026-03-11T00:00:00Z"

@@ -4,11 +4,12 @@ from typing import Any
 
 import pytest
 
-from tasks.core.calls.call import Call
-from tasks.core.calls.freshness.contents import ANSWERS, judge_content
-from tasks.core.calls.knowledge import call_find_items, call_list_facts, call_neighbours, call_pageviews
-from tasks.core.calls.paths import call_item_paths
-from tasks.core.calls.wikipedia import (
+from factmill.tasks.core.calls.call import Call
+from factmill.tasks.core.calls.freshness import ANSWERS, judge_content
+from factmill.tasks.core.calls.knowledge import call_find_items, call_list_facts, call_neighbours
+from factmill.tasks.core.calls.pageviews import call_pageviews
+from factmill.tasks.core.calls.paths import call_item_paths
+from factmill.tasks.core.calls.wikipedia import (
     call_category_members,
     call_page_revision_at,
     call_page_text,

@@ -4,10 +4,12 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from tasks.core.calls.call import Call
-from tasks.core.calls.freshness.lasting import find_oldest
-from tasks.core.calls.knowledge import call_describe_item, call_find_items, call_item_facts, call_pageviews
-from tasks.core.calls.wikipedia import (
+from factmill.tasks.core.calls.call import Call
+from factmill.tasks.core.calls.freshness import find_oldest
+from factmill.tasks.core.calls.item_facts import call_item_facts
+from factmill.tasks.core.calls.knowledge import call_describe_item, call_find_items
+from factmill.tasks.core.calls.pageviews import call_pageviews
+from factmill.tasks.core.calls.wikipedia import (
     call_category_members,
     call_page_revision_at,
     call_page_text,

@@ -4,7 +4,14 @@ import random
 
 import pytest
 
-from tasks.fanoutqa.core.evaluation.chunks import MOST, Chunk, choose_chunks, rank_texts, split_article, split_text
+from factmill.tasks.fanoutqa.core.evaluation.chunks import (
+    MOST,
+    Chunk,
+    choose_chunks,
+    rank_texts,
+    split_article,
+    split_text,
+)
 
 SENTENCE = "The river flows through the old town and then to the sea. "
 

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from tasks.assets import load_prompt
-from tasks.core.calls.chat import ToolCall
-from tasks.core.evaluation.given import Given
-from tasks.core.prompts import Ask, fill_in
-from tasks.fanoutqa.core.evaluation.chunks import Chunk
-from tasks.fanoutqa.core.evaluation.dialogue import (
+from factmill.tasks.assets import load_prompt
+from factmill.tasks.core.calls.chat import ToolCall
+from factmill.tasks.core.evaluation.answers import Given
+from factmill.tasks.core.prompts import Ask, fill_in
+from factmill.tasks.fanoutqa.core.evaluation.chunks import Chunk
+from factmill.tasks.fanoutqa.core.evaluation.dialogue import (
     CHARACTERS,
     MOST_AT_ONCE,
     SEARCH,
@@ -26,7 +26,7 @@ from tasks.fanoutqa.core.evaluation.dialogue import (
     answer_from_articles,
     answer_with_searches,
 )
-from tasks.fanoutqa.core.evaluation.rows import FanOutAsked, FanOutEvidence
+from factmill.tasks.fanoutqa.core.evaluation.rows import FanOutAsked, FanOutEvidence
 
 ASKED = FanOutAsked(
     id="open_book/q",

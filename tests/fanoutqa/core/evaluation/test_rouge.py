@@ -7,8 +7,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.fanoutqa.core.evaluation.rouge import KINDS, rouge
-from tasks.fanoutqa.core.evaluation.strings.golds import write_gold
+from factmill.tasks.fanoutqa.core.evaluation.scoring import KINDS, rouge
+from factmill.tasks.fanoutqa.core.evaluation.strings.golds import write_gold
 
 words = st.lists(
     st.sampled_from(["a", "b", "c", "Running", "runs", "1,234", "$5", "é", "movies", "-", "\n"]), max_size=12

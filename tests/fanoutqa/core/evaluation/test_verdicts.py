@@ -5,10 +5,9 @@ from typing import Any
 import pytest
 from support.steps.replies import hearing
 
-from tasks.core.replies import Unreadable
-from tasks.fanoutqa.core.evaluation.exact import grade_answer
-from tasks.fanoutqa.core.evaluation.strings.golds import write_gold
-from tasks.fanoutqa.core.evaluation.verdicts import RIGHT, VERDICT, read_grade
+from factmill.tasks.core.replies import Unreadable
+from factmill.tasks.fanoutqa.core.evaluation.strings.golds import write_gold
+from factmill.tasks.fanoutqa.core.evaluation.verdicts import RIGHT, VERDICT, grade_answer, read_grade
 
 hear = hearing(VERDICT, read_grade)
 

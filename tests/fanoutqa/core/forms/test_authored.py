@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from support.rows.fanout_questions import WIKI, author_question, leaf
 
-from tasks.fanoutqa.core.forms.authored import check_authored, read_authored, write_authored
-from tasks.fanoutqa.core.questions import Evidence, FanOutQuestion, SubQuestion, list_sub_questions
-from tasks.text.values.answers import Answer
+from factmill.tasks.fanoutqa.core.forms.authored import check_authored, read_authored, write_authored
+from factmill.tasks.fanoutqa.core.questions import Evidence, FanOutQuestion, SubQuestion, list_sub_questions
+from factmill.tasks.text.values.answers import Answer
 
 Form = dict[str, Any]
 DEEP = "strategy[1].then[0]"

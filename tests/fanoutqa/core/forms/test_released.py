@@ -9,9 +9,14 @@ from typing import Any
 import pytest
 from support.rows.fanout_questions import release_article, release_dev, release_sub, release_test, write_released
 
-from tasks.fanoutqa.core.forms.authored import check_authored, read_authored, write_authored
-from tasks.fanoutqa.core.forms.released import UnresolvedReference, check_released, list_unresolved, read_released
-from tasks.fanoutqa.core.questions import Evidence, list_sub_questions
+from factmill.tasks.fanoutqa.core.forms.authored import check_authored, read_authored, write_authored
+from factmill.tasks.fanoutqa.core.forms.released import (
+    UnresolvedReference,
+    check_released,
+    list_unresolved,
+    read_released,
+)
+from factmill.tasks.fanoutqa.core.questions import Evidence, list_sub_questions
 
 Form = dict[str, Any]
 

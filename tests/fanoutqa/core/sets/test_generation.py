@@ -19,9 +19,9 @@ from support.rows.fanout_sets import (
     make_set,
 )
 
-from tasks.fanoutqa.core.questions import FanOutQuestion, list_sub_questions
-from tasks.fanoutqa.core.sets.generation import Composed, Tried, make_questions
-from tasks.fanoutqa.core.sets.members import MemberSet, Refused
+from factmill.tasks.fanoutqa.core.questions import FanOutQuestion, list_sub_questions
+from factmill.tasks.fanoutqa.core.sets.generation import Composed, Tried, make_questions
+from factmill.tasks.fanoutqa.core.sets.members import MemberSet, Refused
 
 LIST = f"The islands of the Grey Sea are {', '.join(NAMES)}."
 TABLE = "\n\n".join(

@@ -2,9 +2,9 @@
 
 import pytest
 
-from tasks.errors import SettingsError
-from tasks.fanoutqa.core.sets.lists import find_property, read_fanout_properties, read_fanout_sets
-from tasks.fanoutqa.sources.lists import load_fanout_properties, load_fanout_sets
+from factmill.tasks.errors import SettingsError
+from factmill.tasks.fanoutqa.core.sets.lists import find_property, read_fanout_properties, read_fanout_sets
+from factmill.tasks.fanoutqa.sources.files import load_fanout_properties, load_fanout_sets
 
 SETS = "relation,listed,owner_classes,member_classes,members,called,group,changes,properties\n"
 LINE = "P47,by owner,Q6|Q7,Q6|Q7,countries,$place,the neighbours of $place,no,P36|P1082\n"

@@ -4,8 +4,9 @@ from decimal import Decimal
 
 import pytest
 
-from tasks.core.calls.knowledge import Fact, Pid, Qid
-from tasks.fanoutqa.core.sets.values import (
+from factmill.tasks.core.calls.item_facts import Fact
+from factmill.tasks.core.calls.knowledge import Pid, Qid
+from factmill.tasks.fanoutqa.core.sets.values import (
     Value,
     choose_threshold,
     find_beside,
@@ -15,7 +16,7 @@ from tasks.fanoutqa.core.sets.values import (
     write_plural,
     write_threshold,
 )
-from tasks.text.values.answers import find_answer, read_known_text
+from factmill.tasks.text.values.answers import find_answer, read_known_text
 
 
 def number(value: str, unit: str | None = None) -> Fact:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from support.commands.command import Factmill
 
-from flows.benchmarks import BENCHMARKS
+from factmill.flows.benchmarks import BENCHMARKS
 
 
 @pytest.fixture
@@ -58,7 +58,7 @@ def test_verdicts_of_a_sheet_stand_with_the_build(factmill: Factmill, warehouse:
 def test_in_a_terminal_rows_are_asked_about_one_by_one_and_kept_at_once(
     factmill: Factmill, warehouse: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from flows.commands.judges.audit import draw_rows, measure_build, take_verdicts
+    from factmill.flows.commands.people import draw_rows, measure_build, take_verdicts
 
     known = BENCHMARKS["granola"]
     build_id = factmill("builds", "--warehouse", warehouse, "--json").json[-1]["build_id"]

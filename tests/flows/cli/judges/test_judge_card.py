@@ -15,8 +15,8 @@ from support.builds.small_builds import SmallBuilds
 from support.commands.command import Factmill
 from support.models.scripted_chat import Message, ScriptedChat, write_chat_world
 
-from tasks.storage.builds import published_table
-from tasks.storage.warehouse import open_warehouse
+from factmill.tasks.storage.builds import published_table
+from factmill.tasks.storage.warehouse import open_warehouse
 
 MODEL = "model-of-secret-name"
 
@@ -285,7 +285,7 @@ def test_a_judge_is_asked_about_questions_of_somebodys_own_once(marked: Marked, 
     rows.append({"question": "unclear?", "gold": "x", "answer": "y", "label": "0"})
     path, world = write(tmp_path / "own.csv", rows), write_chat_world(tmp_path, judge.chat.url, ["judge"], "stern-1")
     asked = ("judge-card", "--judge", "judge", "--world", world, "--labels", path)
-    assert "no benchmark; expected one of slaq, fanoutqa, in" in marked(*asked, code=2, TEST_KEY="k").err
+    assert "no benchmark; expected one of fanoutqa, slaq, in" in marked(*asked, code=2, TEST_KEY="k").err
     ran = marked(*asked, "--benchmark", "slaq", "--json", TEST_KEY="k").json
     (card,) = ran["cards"]
     assert judge.asked == 11  # the unreadable one twice

@@ -11,7 +11,7 @@ from support.builds.small_builds import SmallBuilds
 from support.commands.command import Factmill
 from support.models.scripted_chat import Message, ScriptedChat, write_chat_world
 
-from tasks.core.evaluation.judge_cards import JudgeCard, JudgeIdentity, describe_card
+from factmill.tasks.core.evaluation.judge_cards import JudgeCard, JudgeIdentity, describe_card
 
 KEY = {"TEST_KEY": "k"}
 SETTING = {"fanoutqa": "closed_book", "biokalma": "given_graph"}

@@ -11,9 +11,9 @@ import pytest
 from rich.console import Console
 from support.commands.command import Factmill, Ran
 
-from flows.commands.local import graphs
-from tasks.graph import load
-from tasks.graph.load_progress import LoadProgress
+from factmill.flows.commands import graphs
+from factmill.tasks.graph import load
+from factmill.tasks.graph.loading.reading import LoadProgress
 
 DIRECT = "<http://www.wikidata.org/entity/Q%d> <http://www.wikidata.org/prop/direct/P31> <http://www.wikidata.org/entity/Q5> .\n"
 LINES = "".join(DIRECT % nth for nth in range(1, 30))

@@ -8,9 +8,9 @@ import pyarrow.parquet as pq
 import pytest
 from support.commands.command import Factmill
 
-from tasks.world.data import WORLD_FOLDER
-from tasks.world.files.reading import load_world_data
-from tasks.world.rdf import write_rdf
+from factmill.tasks.world.data import WORLD_FOLDER
+from factmill.tasks.world.files import load_world_data
+from factmill.tasks.world.rdf import write_rdf
 
 PAIRS = [
     ("Albert Einstein", "Max Planck"),
@@ -47,14 +47,19 @@ def test_one_pair_is_told_in_labels_and_ids(factmill: Factmill) -> None:
     assert "Q937 P166 Q317038 P138 Q9021" in ran.out
 
 
-def test_the_graph_and_the_endpoint_find_the_same(factmill: Factmill, world_graph: str, tmp_path: Path) -> None:
+def test_the_graph_and_the_endpoint_find_the_same_in_batches_of_any_size(
+    factmill: Factmill, world_graph: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     file = write_pairs(tmp_path)
     by_sparql = factmill("paths", "--pairs", file, "--all-hops", "--json")
+    monkeypatch.setattr("factmill.flows.commands.paths.BATCH", 2)
     by_graph = factmill("paths", "--pairs", file, "--all-hops", "--json", "--graph", world_graph)
     assert by_sparql.code == by_graph.code == 0, by_sparql.err + by_graph.err
     told = [json.loads(line) for line in by_graph.out.splitlines()]
     assert told == [json.loads(line) for line in by_sparql.out.splitlines()]
+    assert [pair["pair"] for pair in told] == list(range(5))
     assert [pair["status"] for pair in told] == ["found", "found", "found", "unknown_subject", "identical"]
+    assert "pair" not in told[1]["paths"][0], "it stands above its paths"
     assert told[1]["paths"][0]["labels"] == ["Albert Einstein", "date of birth", "1879-03-14"]
 
 

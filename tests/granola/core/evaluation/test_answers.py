@@ -1,30 +1,8 @@
-"""How answers are read, and several made one."""
+"""Which answers say that the model does not know, and how several are made one."""
 
 import pytest
 
-from tasks.granola.core.evaluation.answers import choose_majority, list_responses, read_answer, says_idk
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("Voronezh", "Voronezh"),
-        ("\n  Voronezh  \n", "Voronezh"),
-        ("Voronezh\n\nIt lies in Russia.", "Voronezh"),
-        ("Answer: Voronezh", "Voronezh"),
-        ("**Answer:** Voronezh", "Voronezh"),
-        ("All of them are German cities.\nAggregated answer: Germany", "Germany"),
-        ("Answer: Hamburg\nThat does not fit.\nFinal answer: Germany", "Germany"),
-        ("Incorrect aggregated answer: Hamburg", "Incorrect aggregated answer: Hamburg"),
-        ("答えは東京です", "答えは東京です"),
-        ("Answer： 東京", "東京"),
-        ("The answer", "The answer"),
-        ("", ""),
-        (" \n ", ""),
-    ],
-)
-def test_an_answer_is_read_off_its_reply(text: str, expected: str) -> None:
-    assert read_answer(text) == expected
+from factmill.tasks.granola.core.evaluation.scoring import choose_majority, list_responses, says_idk
 
 
 @pytest.mark.parametrize(

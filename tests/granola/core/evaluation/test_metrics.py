@@ -5,9 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from tasks.granola.core.evaluation.metrics import (
+from factmill.tasks.granola.core.evaluation.scoring import (
     answer_words,
-    bin_popularity,
     match_levels,
     score_levels,
     tell_cells,
@@ -108,21 +107,3 @@ def test_outcomes_and_cells() -> None:
     outcomes = tell_outcomes(levels, np.array([False, True, False, False, False, False]))
     assert outcomes.tolist() == ["wrong", "idk", "level_1", "level_2", "level_3_or_more", "level_3_or_more"]
     assert tell_cells(levels).tolist() == ["neither", "neither", "both", *["granola_only"] * 3]
-
-
-def test_bins_are_of_equal_size_and_ties_fall_by_id() -> None:
-    ids = ["e", "d", "c", "b", "a", "z"]
-    assert bin_popularity(ids, [5, 5, 5, 5, 1000, None], 2) == {
-        "b": "1 of 2 (5 to 5)",
-        "c": "1 of 2 (5 to 5)",
-        "d": "2 of 2 (5 to 1,000)",
-        "e": "2 of 2 (5 to 1,000)",
-        "a": "2 of 2 (5 to 1,000)",
-        "z": "unknown",
-    }
-    assert bin_popularity(ids[::-1], [None, 1000, 5, 5, 5, 5], 2) == bin_popularity(ids, [5, 5, 5, 5, 1000, None], 2)
-
-
-def test_there_may_be_fewer_items_than_bins() -> None:
-    assert set(bin_popularity(["a", "b"], [3, 9], 10).values()) == {"05 of 10 (3 to 3)", "10 of 10 (9 to 9)"}
-    assert bin_popularity([], [], 5) == {}

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from support.rows.granola_answers import LEVELS, ROWS, answered, score
 
-from tasks.granola.core.evaluation.rows import GranolaAnswer
-from tasks.granola.core.evaluation.scoring import find_commonest, find_cosines, list_variations
+from factmill.tasks.granola.core.evaluation.rows import GranolaAnswer
+from factmill.tasks.granola.core.evaluation.scoring import find_commonest, find_cosines, list_variations
 
 
 def test_answers_get_levels_and_idk() -> None:

@@ -6,8 +6,8 @@ import random
 
 import pytest
 
-from tasks.graph.loading.sources import bzip2
-from tasks.graph.loading.sources.bzip2 import Bzip2Stream
+from factmill.tasks.graph.loading.sources import bzip2
+from factmill.tasks.graph.loading.sources.bzip2 import Bzip2Stream
 
 DICE = random.Random(5)
 WORDS = b" ".join(DICE.randbytes(3).hex().encode() for _ in range(45_000))

@@ -13,9 +13,9 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from tasks.errors import SourceError
-from tasks.graph.loading.sources import streams, turtle
-from tasks.graph.loading.sources.streams import START, Position, Source, SourceChanged
+from factmill.tasks.errors import SourceError
+from factmill.tasks.graph.loading.sources import streams, turtle
+from factmill.tasks.graph.loading.sources.streams import START, Position, Source, SourceChanged
 
 LINES = b"".join(b"line %d\n" % number for number in range(1, 501))
 TURTLE = b"@prefix a: <http://a/> .\n" + b"".join(b"a:s%d a:p a:o , [ a:q 1 ] .\n" % nth for nth in range(300))
@@ -168,7 +168,7 @@ def test_a_line_without_end_is_refused_before_it_fills_the_memory(
 @pytest.mark.parametrize("stored", [LINES, *(pack(LINES) for pack in PACKS.values())], ids=["plain", *PACKS])
 def test_standard_input_is_read_like_a_file(stored: bytes) -> None:
     program = (
-        "import sys; from tasks.graph.loading.sources.streams import Source\n"
+        "import sys; from factmill.tasks.graph.loading.sources.streams import Source\n"
         "for block in Source('-').read_blocks(100): sys.stdout.buffer.write(block.data)"
     )
     done = subprocess.run(

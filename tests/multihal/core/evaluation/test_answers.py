@@ -1,10 +1,17 @@
-"""What a model that knows nothing guesses on MultiHal, and how answers are taken out of replies."""
+"""Questions as a model is asked them, what the guesser says, and which pairs of texts answers are scored by."""
 
+import numpy as np
 import pytest
 
-from tasks.core.replies import Said, read_said
-from tasks.multihal.core.evaluation.answers import ANSWER, guess_answers
-from tasks.multihal.core.rows import MultiHalRow
+from factmill.tasks.core.replies import Said, read_said
+from factmill.tasks.multihal.core.evaluation.answers import (
+    ANSWER,
+    guess_answers,
+    keep_best,
+    pair_answers,
+    score_answers,
+)
+from factmill.tasks.multihal.core.rows import MultiHalRow
 
 
 def _row(question: str, language: str, output: str, source: str = "defan", path: int = 0) -> MultiHalRow:
@@ -43,3 +50,36 @@ def test_the_word_for_an_answer_is_none_of_it(reply: str, answer: str) -> None:
     said = read_said(reply, "stop", ANSWER)
     assert isinstance(said, Said)
     assert said.text == answer
+
+
+def test_an_answer_is_paired_with_each_accepted_one_behind_the_question() -> None:
+    pairs = pair_answers(["Who?", "Where?", "When?"], ["Ada", " ", "1843"], [["Ada", "", "Lovelace"], ["Rome"], []])
+    assert pairs == [[("Who? Ada", "Ada"), ("Who? Lovelace", "Ada")], [], []]
+
+
+def test_the_pair_with_the_highest_first_score_counts_and_the_first_of_equals() -> None:
+    pairs = [[("a", "x"), ("b", "x")], [], [("a", "y"), ("b", "y"), ("c", "y")]]
+    scores = np.array([[0.2, 0.7], [0.311, 0.1], [0.5004, 0.1], [0.4996, 0.9], [0.0, 0.3]])
+    kept = keep_best(pairs, scores)
+    np.testing.assert_array_equal(kept, [[0.31, 0.1], [np.nan, np.nan], [0.5, 0.1]])
+    assert keep_best([[]], np.zeros((0, 1))).shape == (1, 1)
+
+
+TEXTS = ["Bonn", "Berlin", "the city of Berlin", "Hauptstadt"]
+# of length 1, so that a product is a cosine: 0.6 · 1 = 0.6, 0.6 · 0.8 + 0.8 · 0.6 = 0.96
+VECTORS = np.array([[0, 1], [1, 0], [0.8, 0.6], [0.6, 0.8]], np.float32)
+
+
+def test_the_nearest_accepted_answer_counts() -> None:
+    scores, nearest = score_answers(["Hauptstadt", "Berlin"], [["Berlin", "the city of Berlin"]] * 2, TEXTS, VECTORS)
+    assert scores.tolist() == [0.96, 1.0]
+    assert nearest == ["the city of Berlin", "Berlin"]
+
+
+def test_where_nothing_is_said_or_accepted_there_is_no_score_and_none_is_infinite() -> None:
+    texts, vectors = [*TEXTS, "", " "], np.vstack([VECTORS, np.full((2, 2), np.inf, np.float32)])
+    scores, nearest = score_answers(
+        ["", " ", "Bonn", "Bonn"], [["Berlin"], ["Berlin"], [""], ["Berlin", " "]], texts, vectors
+    )
+    assert np.isnan(scores).tolist() == [True, True, True, False]
+    assert (scores[3], nearest[3]) == (0.0, "Berlin")

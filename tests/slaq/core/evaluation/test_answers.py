@@ -3,8 +3,8 @@
 import pytest
 from support.rows.slaq_answers import answer_row
 
-from tasks.slaq.core.evaluation.answers import ask_topic, guess, rank_golds
-from tasks.slaq.core.rows import SlaqRow
+from factmill.tasks.slaq.core.evaluation.answers import ask_topic, count_golds, guess
+from factmill.tasks.slaq.core.rows import SlaqRow
 
 
 def topic(topic_id: str, *answers: str) -> SlaqRow:
@@ -48,13 +48,13 @@ def test_a_topic_is_asked_about_in_five_short_questions_and_a_long_one() -> None
 )
 def test_a_guess_is_the_commonest_answer_of_other_facts_of_the_type(kind: str, gold: str, said: str) -> None:
     asked = answer_row("", fact_types=[kind], golds=[gold])
-    assert guess(asked, rank_golds(TOPICS)) == said
+    assert guess(asked, count_golds(TOPICS)) == said
 
 
 def test_where_there_is_no_other_fact_of_the_type_the_guesser_is_silent() -> None:
-    assert guess(answer_row("", fact_types=["DATE"], golds=["1985"]), rank_golds(TOPICS[:1])) == ""
+    assert guess(answer_row("", fact_types=["DATE"], golds=["1985"]), count_golds(TOPICS[:1])) == ""
 
 
 def test_a_long_question_is_guessed_fact_by_fact() -> None:
     asked = answer_row("", fact_types=["PERSON", "DATE"], golds=["Bo", "1985"])
-    assert guess(asked, rank_golds(TOPICS)) == "Ada\n1990"
+    assert guess(asked, count_golds(TOPICS)) == "Ada\n1990"

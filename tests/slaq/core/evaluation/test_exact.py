@@ -3,9 +3,9 @@
 import pytest
 from support.rows.slaq_answers import answer_row
 
-from tasks.assets import load_list
-from tasks.slaq.core.evaluation.exact import compare_answer
-from tasks.slaq.core.known_text import read_lists
+from factmill.tasks.assets import load_list
+from factmill.tasks.slaq.core.evaluation.exact import compare_answer
+from factmill.tasks.slaq.core.known_text import read_lists
 
 LISTS = read_lists((), (), load_list("function_words"))
 YEAR = ("In which year did a canal join the rivers Danube and Main?", "1992")
@@ -102,6 +102,8 @@ def test_what_does_not_say_it_for_sure_is_not_right(question: str, gold: str, an
         ("{} was never the answer.", 0),
         ("{} isn't it.", 0),
         ("{}, which is wrong.", 0),
+        ("{}, but that is wrong.", 0),
+        ("{}, but it is wrong.", 0),
         ("{} (incorrect).", 0),
         ("The answer {} is false.", 0),
         ("Many believe it is {}, but that is a misconception.", 0),

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
-from tasks.slaq.core.evaluation.metrics import Matrix, align, count_run, sign_alignment
+from factmill.tasks.slaq.core.evaluation.verdicts import Matrix, align, count_run, sign_alignment
 
 NO = np.nan
 SHORT = np.array([[1, 1, 0, 0, 1], [NO, 1, NO, 0, 0]])

@@ -3,8 +3,8 @@
 import pytest
 from support.steps.replies import hearing
 
-from tasks.core.replies import Unreadable
-from tasks.slaq.core.evaluation.verdicts import VERDICT_LINE, read_verdicts
+from factmill.tasks.core.replies import Unreadable
+from factmill.tasks.slaq.core.evaluation.verdicts import VERDICT_LINE, read_verdicts
 
 hear_one = hearing(VERDICT_LINE, read_verdicts, 1)
 hear_five = hearing(VERDICT_LINE, read_verdicts, 5)

@@ -1,13 +1,14 @@
-"""What of a long answer states the fact of a short one."""
+"""Which facts can be looked at, in which order, and what of a long answer states the fact of a short one."""
 
 from typing import Any
 
 import pytest
+from support.rows.slaq_answers import judged_table
 
-from tasks.assets import load_list
-from tasks.core.replies import Unreadable
-from tasks.slaq.core.mechanism.pairing import align_answer, pair_by_judge, pair_fact, read_part, split_numbered
-from tasks.slaq.core.mechanism.rows import Fact
+from factmill.tasks.assets import load_list
+from factmill.tasks.core.replies import Unreadable
+from factmill.tasks.slaq.core.mechanism.pairing import align_answer, pair_by_judge, pair_fact, read_part, split_numbered
+from factmill.tasks.slaq.core.mechanism.rows import Fact, choose_facts, count_kinds, format_kinds
 
 WORDS = frozenset(load_list("function_words"))
 LONG = (
@@ -43,15 +44,15 @@ def fact(**changed: Any) -> Fact:
 def test_the_part_that_aligns_best_is_found(short: str, found: str, matched: float) -> None:
     aligned = align_answer(short, LONG, WORDS)
     assert aligned is not None
-    assert LONG[aligned.start : aligned.end] == found
-    assert aligned.matched == pytest.approx(matched, abs=1e-6)
+    assert LONG[slice(*aligned[:2])] == found
+    assert aligned[2] == pytest.approx(matched, abs=1e-6)
 
 
 def test_of_two_places_the_one_with_more_of_the_answer_is_taken() -> None:
     long = "Paris has parks. The capital of France is Paris, on the Seine."
     aligned = align_answer("The capital is Paris.", long, WORDS)
     assert aligned is not None
-    assert long[aligned.start : aligned.end] == "The capital of France is Paris"
+    assert long[slice(*aligned[:2])] == "The capital of France is Paris"
 
 
 def test_an_answer_that_the_long_one_does_not_hold_is_a_row_with_a_reason() -> None:
@@ -60,6 +61,9 @@ def test_an_answer_that_the_long_one_does_not_hold_is_a_row_with_a_reason() -> N
     assert "0% of its content words, expected 50%" in row.detail
     half = pair_fact(fact(short_answer="Fabius fought Samnium."), WORDS, 0.9, {})
     assert half.unscored == "not_in_long_answer"
+    # a person's text is of no use then
+    lost = pair_fact(fact(short_answer="Rome, or Zork."), WORDS, 0.5, {"m/t/1": ("Zork", "")})
+    assert (lost.unscored, lost.short_text, lost.short_start) == ("not_in_long_answer", "Rome, or Zork.", 0)
 
 
 @pytest.mark.parametrize(("short", "long", "side"), [("", LONG, "short"), ("Rome.", " … ", "long"), ("–", "", "short")])
@@ -148,3 +152,43 @@ def test_a_judge_quotes_the_part() -> None:
     )
     none = pair_by_judge(pair_fact(fact(), WORDS, 0.5, {}), None)
     assert (none.long_text, none.paired_by, none.unscored) == ("", "", "not_in_long_answer")
+
+
+SHORT_VERDICTS = [[1, 1, 0, 0, None], [1, 1, 1, 1, 1]]
+LONG_VERDICTS = [[1, 0, 1, 0, 1], [1, 1, 0, 0, 0]]
+
+
+def test_facts_right_in_both_answers_and_in_one_can_be_looked_at() -> None:
+    drawn, counts = choose_facts(judged_table(SHORT_VERDICTS, LONG_VERDICTS).to_pylist(), "m", "mine", 0)
+    facts = [fact for mine in drawn.values() for fact in mine]
+    assert {fact.id: (fact.kind, fact.right_short, fact.right_long) for fact in facts} == {
+        "m/t0/1": ("aligned", 1, 1),
+        "m/t0/2": ("misaligned", 1, 0),
+        "m/t0/3": ("misaligned", 0, 1),
+        "m/t1/1": ("aligned", 1, 1),
+        "m/t1/2": ("aligned", 1, 1),
+        "m/t1/3": ("misaligned", 1, 0),
+        "m/t1/4": ("misaligned", 1, 0),
+        "m/t1/5": ("misaligned", 1, 0),
+    }
+    assert counts == {"aligned": 3, "misaligned": 5, "wrong_in_both": 1, "unscored": 1}
+
+
+def test_the_seed_gives_the_order_of_the_draw() -> None:
+    answers = judged_table([[1, 1, 1, 0, 0]] * 8, [[1, 1, 1, 1, 1]] * 8).to_pylist()
+    drawn = [choose_facts(answers, "m", "mine", seed)[0] for seed in (0, 0, 1)]
+    assert drawn[0] == drawn[1] != drawn[2]
+    assert {kind: len(facts) for kind, facts in drawn[0].items()} == {"aligned": 24, "misaligned": 16}
+
+
+def test_drawn_and_unscored_facts_are_counted_by_kind() -> None:
+    kinds = count_kinds([("aligned", ""), ("aligned", "too_long"), ("aligned", "")])
+    assert kinds == {"aligned": {"drawn": 3, "unscored": 1}, "misaligned": {"drawn": 0, "unscored": 0}}
+    assert format_kinds(kinds) == "2 of 3 aligned facts, 0 of 0 misaligned facts"
+
+
+def test_what_was_asked_in_one_way_alone_is_no_fact() -> None:
+    assert choose_facts(judged_table(SHORT_VERDICTS, []).to_pylist(), "m", "mine", 0)[0] == {
+        "aligned": (),
+        "misaligned": (),
+    }

@@ -19,9 +19,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 
-from tasks.fanoutqa.core.evaluation.strings.lemmas import Lemmatizer
-from tasks.fanoutqa.core.evaluation.strings.upstream import mend
-from tasks.text.folded import has_words
+from factmill.tasks.fanoutqa.core.evaluation.strings.lemmas import Lemmatizer
+from factmill.tasks.fanoutqa.core.evaluation.strings.upstream import mend
+from factmill.tasks.text.matching import has_words
 
 _SIGNS = frozenset("%‰°#&+")
 _OTHER_MARKS = str.maketrans("٫٬−", ".,-")

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-from tasks.text.values.answers import write_number
+from factmill.tasks.text.values.answers import write_number
 
 Gold = Any
 """What a JSON text holds: a dict, a list, text, a number, true or false, null."""

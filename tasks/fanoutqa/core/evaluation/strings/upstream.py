@@ -19,8 +19,8 @@ from collections.abc import Mapping, Sequence
 
 import ftfy
 
-from tasks.fanoutqa.core.evaluation.strings.golds import Gold, write_primitive
-from tasks.fanoutqa.core.evaluation.strings.lemmas import Lemmatizer
+from factmill.tasks.fanoutqa.core.evaluation.strings.golds import Gold, write_primitive
+from factmill.tasks.fanoutqa.core.evaluation.strings.lemmas import Lemmatizer
 
 _COMMAS = re.compile(r"(?<!\d)\d++(?:,\d++)++(?:\.\d++)?")
 _DROPPED = str.maketrans("", "", ",.?!:;")

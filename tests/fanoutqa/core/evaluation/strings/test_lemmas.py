@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 import pytest
 
-from tasks.fanoutqa.core.evaluation.strings.lemmas import split_words
-from tasks.fanoutqa.core.evaluation.strings.matching import loose
-from tasks.fanoutqa.evaluation.lemmas import MODEL, SpacyLemmatizer, load_lemmatizer, name_lemmatizer
+from factmill.tasks.fanoutqa.core.evaluation.scoring import loose
+from factmill.tasks.fanoutqa.core.evaluation.strings.lemmas import split_words
+from factmill.tasks.fanoutqa.evaluation.lemmas import MODEL, SpacyLemmatizer, load_lemmatizer, name_lemmatizer
 
 
 @pytest.mark.parametrize(

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.fanoutqa.core.evaluation.strings.golds import list_references, write_gold
-from tasks.fanoutqa.core.evaluation.strings.matching import loose
-from tasks.fanoutqa.core.evaluation.strings.upstream import mend
-from tasks.fanoutqa.evaluation.lemmas import load_lemmatizer, name_lemmatizer
+from factmill.tasks.fanoutqa.core.evaluation.scoring import loose
+from factmill.tasks.fanoutqa.core.evaluation.strings.golds import list_references, write_gold
+from factmill.tasks.fanoutqa.core.evaluation.strings.upstream import mend
+from factmill.tasks.fanoutqa.evaluation.lemmas import load_lemmatizer, name_lemmatizer
 
 LEMMAS = load_lemmatizer(name_lemmatizer())
 

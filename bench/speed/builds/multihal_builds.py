@@ -1,0 +1,74 @@
+"""MultiHal from load to judged paths on thousands of questions: wall time and peak memory, and where the time goes.
+
+    python bench speed.builds.multihal_builds --graph-from DUMP.nt.gz [--questions 5000]
+
+The questions are made from the dump's own facts ("What is the <property> of <item>?"), so that nearly all are linked and
+have paths; they stand in a file of HaluEval's form. The judge gives all paths one score, and is no language model: a
+build from recorded calls costs the same with any judge. Built twice in English, each time by a process of its own: once
+to record the calls, once with --force from the recorded calls alone. Exits 1 when the second asks anything or makes
+other bytes.
+"""
+
+import argparse
+import json
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from whole_builds import run
+
+from factmill.tasks.core.fingerprints import seed_from
+from factmill.tasks.graph.lookup import open_graph
+from factmill.tasks.settings import graphs_folder
+
+
+def write_questions(home: Path, count: int, file: Path) -> None:
+    """Write questions about facts of the graph `real`, drawn by digest."""
+    with open_graph("real", graphs_folder(home)) as graph:
+        facts = graph.query("SELECT DISTINCT subject, property, object FROM graph.edges WHERE subject <> object", {})
+        facts.sort(key=lambda fact: seed_from("multihal-benchmark", *map(str, fact)))
+        labels = graph.labels([f"{kind}{number}" for fact in facts for kind, number in zip("QPQ", fact, strict=True)])
+    rows: dict[str, dict[str, str]] = {}
+    for subject, prop, thing in facts:
+        if len(rows) == count:
+            break
+        told = [labels.get(f"Q{subject}"), labels.get(f"P{prop}"), labels.get(f"Q{thing}")]
+        if all(told):
+            question = f"What is the {told[1]} of {told[0]}?"
+            row = {"knowledge": "", "question": question, "right_answer": str(told[2]), "hallucinated_answer": ""}
+            rows.setdefault(question, row)
+    if len(rows) < count:
+        sys.exit(f"the graph gives {len(rows)} questions, not {count}: give --questions {len(rows)}")
+    file.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows.values()), "utf-8")
+
+
+def print_stages(report: dict[str, Any]) -> None:
+    """Print what went through each stage and the seconds its batches took together."""
+    for stage in report["stages"]:
+        print(f"    {stage['stage']:16} {stage['rows_in']:>7} in {stage['rows_out']:>7} out {stage['seconds']:>8.1f} s")
+    print(f"    {json.dumps(report['facts'])}")
+
+
+def main() -> int:
+    """Load the dump, make the questions, build twice."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--graph-from", type=Path, required=True, help="N-Triples to load as a graph")
+    parser.add_argument("--questions", type=int, default=5_000)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as scratch:
+        home, questions = Path(scratch) / "home", Path(scratch) / "qa_data.json"
+        run("graph load", ["graph", "load", str(options.graph_from.resolve()), "--name", "real"], home)
+        write_questions(home, options.questions, questions)
+        arguments = ["build", "multihal", "--graph", "real", "--source", str(questions), "--language", "eng"]
+        first = run("multihal, first build", arguments, home)
+        print_stages(first)
+        again = run("multihal, from recorded calls", [*arguments, "--force"], home)
+        print_stages(again)
+        same = first["tables"] == again["tables"]
+        print(f"bytes {'identical' if same else 'DIFFER'}; calls of the second build: {again['calls_sent']}")
+        return 0 if same and again["calls_sent"] == 0 else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

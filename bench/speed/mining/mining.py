@@ -1,0 +1,324 @@
+"""How fast paths are found in a local graph, how fast a graph is loaded, and how both grow; peers in the same run.
+
+    python bench speed.mining.mining [speed] [literals] [loading] [growth] [--edges 10 50] [--pairs 10000] [--runs 9] [--seed 7]
+
+speed     batches of pairs, a third of which have paths, on random graphs shaped like Wikidata (graph_maker.py): all
+          paths of one and two hops in both directions, written as Arrow. Ours, plain numpy, DuckDB, and SPARQL on
+          Oxigraph get the same pairs; each peer first tries several ways to ask and keeps its quickest. Paths are
+          compared one by one. The memory of ours is that of a process that does nothing else.
+literals  batches of pairs of an item and a date, its year, or a number, a third said by the item and a third by one it
+          points at; literals are spread over items, or lie many together. --before asks another checkout's code too.
+loading   the same N-Triples by ours and by `oxigraph load`: edges with labels, and the mixture of a truthy dump; and
+          what unpacking gzip alone takes.
+growth    graphs of 1 million edges and up, batches of 1 pair and up; from it an estimate for the whole truthy Wikidata.
+
+Every contender runs in processes of its own, one after the other. Everything follows from the seed. Without --folder all
+files go to a temporary folder; some 12 GB are in use at 50 million edges. Exits 1 when any paths differ.
+"""
+
+import argparse
+import json
+import os
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+from statistics import median
+
+import numpy as np
+import pyarrow as pa
+from speed.mining.graph_maker import Ints
+from speed.mining.mining_estimate import Dump, Measured, Mixture, format_estimate, format_growth
+from speed.mining.mining_literals import measure_literals
+from speed.mining.mining_room import Room, rate_of
+from speed.mining.mining_tasks import MIB, Result, measure_command, run_task
+from speed.mining.triple_maker import EDGE_SHARE
+
+MILLION = 1_000_000
+SECTIONS = ("speed", "literals", "loading", "growth")
+BATCHES = (1, 10, 100, 1_000, 10_000, 100_000)
+COLD_PAIRS = 1_000
+"""Few, since many pairs bring a graph of this size into memory as a whole, which those of a whole dump would not."""
+SPARQL_TRIALS, TRIALS = 1_000, 10_000
+COLUMNS = ("pair", "hops", "backward", "middle", "property_1", "property_2")
+
+
+def measure_speed(room: Room, edges: int, pairs: int, runs: int, sparql_edges: int) -> None:
+    """Print a table of ours and the peers on one graph."""
+    folder, made = room.make_graph(edges)
+    name, loaded = room.load_graph(edges)
+    work = room.folder / f"speed-{edges}"
+    run_task("make_pairs", folder=folder, count=pairs, sets=runs + 1, seed=room.seed, out=work)
+    first = run_task("warm_up_ours", name=name, home=room.home, pairs=work)
+    request = {"name": name, "home": room.home, "pairs": work, "sets": runs + 1, "out": work}
+    alone = run_task("find_ours", **request, cores=1)
+    ours = run_task("find_ours", **request)
+    _print_graph(made, loaded, first, ours, pairs)
+    _print_heads()
+    _print_row("ours", ours, pairs, None, ours)
+    _print_row("on 1 core", alone, pairs, None, ours)
+    room.check(ours["wrong_status"] == 0, f"{ours['wrong_status']} pairs whose status is not what their paths say")
+    peers = {}
+    for peer in ("numpy", "duckdb", "oxigraph"):
+        if peer == "oxigraph" and edges > sparql_edges:
+            print(f"{'oxigraph':10} not asked: more than {sparql_edges:,} edges (--sparql-edges)")
+            continue
+        place = work / peer
+        if peer == "oxigraph":
+            triples = room.write_triples(edges)
+            run_task("load_oxigraph", path=triples, store=place)
+            triples.unlink()
+        sample = min(pairs, SPARQL_TRIALS if peer == "oxigraph" else TRIALS)
+        peers[peer] = run_task(
+            "find_like", peer=peer, folder=folder, place=place, pairs=work, sets=runs + 1, out=work, sample=sample
+        )
+        same = [_compare(work, peer, number) for number in range(1, runs + 1)]
+        _print_row(peer, peers[peer], pairs, all(same), ours)
+        room.check(all(same), f"{peer}: other paths than ours in {same.count(False)} of {runs} sets")
+    for peer, result in peers.items():
+        ranked = sorted(result["trials"].items(), key=lambda trial: -trial[1])
+        tried = "; ".join(f"{form}: {rate:,.0f}" for form, rate in (*ranked[:2], *ranked[2:][-1:]))
+        print(f"{peer}, {len(ranked)} ways tried, pairs/s of the quickest two and the slowest: {tried}")
+    found = [len(np.unique(_read_ours(work, number)[:, 0])) / pairs for number in range(1, runs + 1)]
+    paths = [len(_read_ours(work, number)) for number in range(1, runs + 1)]
+    print(f"Pairs with paths: {min(found):.1%}–{max(found):.1%} a set; paths: {min(paths):,}–{max(paths):,} a set")
+    shutil.rmtree(work)
+    room.report.setdefault("speed", {})[edges] = {
+        "ours": ours,
+        "ours_on_1_core": alone,
+        "first": first,
+        "peers": peers,
+        "with_paths": found,
+    }
+
+
+def _print_graph(made: Result, loaded: Result, first: Result, ours: Result, pairs: int) -> None:
+    memory, degrees = ours["memory"], made["in_degrees"]
+    print(
+        f"\n## {made['edges']:,} edges, {made['items']:,} items, {made['properties']:,} properties\n"
+        f"In-degrees: highest {degrees[0]:,}, 2nd {degrees[1]:,}, 11th {degrees[2]:,}, 101st {degrees[3]:,}; "
+        f"highest out-degree {made['highest_out_degree']:,}, of an edge's subject {made['out_degree_of_an_edge']:.1f}\n"
+        f"Loaded in {loaded['seconds']:.1f} s, {loaded['arrays_bytes'] / MIB:,.0f} MiB of arrays and "
+        f"{loaded['tables_bytes'] / MIB:,.0f} MiB of tables\n"
+        f"Opened in {ours['open_s'] * 1000:.1f} ms (first time {first['open_s'] * 1000:.1f} ms); first call of a "
+        f"process {first['first_call_s']:.2f} s, of a later one {ours['first_call_s']:.2f} s (numba compiles what it has not "
+        "kept)\n"
+        f"Cold pages: {ours['cold_s']:.2f} s for the first {pairs:,} pairs ({pairs / ours['cold_s']:,.0f} pairs/s), "
+        f"{ours['cold_mapped_mib']:,.0f} MiB of files mapped by them\n"
+        f"Resident memory of our process: highest {memory['highest_mib']:,.0f} MiB, after all runs "
+        f"{memory['resident_mib']:,.0f} MiB, of it {memory['mapped_mib']:,.0f} MiB mapped files"
+    )
+
+
+def _print_heads() -> None:
+    print(
+        f"\n{'':10}{'pairs/s':>11}{'slowest':>11}{'quickest':>11}{'CPU µs a pair':>15}{'same paths':>12}"
+        f"{'ours is':>10}{'peak MiB':>10}  way"
+    )
+
+
+def _print_row(name: str, result: Result, pairs: int, same: bool | None, ours: Result) -> None:
+    seconds, verdict = result["seconds"], {None: "", True: "yes", False: "NO"}[same]
+    rate = pairs / median(seconds)
+    ratio = "" if same is None else f"{rate_of(ours, pairs) / rate:,.1f}×"
+    print(
+        f"{name:10}{rate:11,.0f}{pairs / max(seconds):11,.0f}{pairs / min(seconds):11,.0f}"
+        f"{median(result['cpu_seconds']) / pairs * 1e6:15.2f}{verdict:>12}{ratio:>10}"
+        f"{result['memory']['highest_mib']:10,.0f}  {result.get('form', '')}",
+        flush=True,
+    )
+
+
+def _read_ours(work: Path, number: int) -> Ints:
+    """Return our paths as the peers give theirs: six integer columns, -1 for null, in the order they were given."""
+    with pa.memory_map(str(work / f"ours-{number}.arrow")) as file:
+        table = pa.ipc.open_file(file).read_all()
+    columns = [table[name].cast(pa.int64() if name != "backward" else pa.int8()).fill_null(-1) for name in COLUMNS]
+    return np.stack([column.to_numpy().astype(np.int64) for column in columns], axis=1)
+
+
+def _compare(work: Path, peer: str, number: int) -> bool:
+    """True when a peer's paths are ours, in the same order."""
+    return np.array_equal(_read_ours(work, number), np.load(work / f"{peer}-{number}.npy"))
+
+
+def measure_loading(room: Room, lines: int) -> None:
+    """Print a table of loading the same files by ours and by Oxigraph; seconds are those of whole processes."""
+    heads = f"{'seconds':>9}{'triples/s':>12}{'ours is':>9}{'CPU s':>8}{'peak MiB':>10}{'MiB on disk':>13}"
+    print(f"\n## Loading {lines:,} lines of N-Triples\n\n{'file':9}{'loader':25}{heads}", flush=True)
+    for kind, edges in (("labels", lines * 3 // 4), ("dump", round(lines * EDGE_SHARE))):
+        folder, _ = room.make_graph(edges)
+        path = room.folder / f"{kind}.nt"
+        written = run_task("write_file", folder=folder, out=path, kind=kind, lines=lines, seed=room.seed)["lines"]
+        ours = run_task("load_ours", path=path, name=kind, home=room.home)
+        room.check(ours["lines"] == written, f"{kind}: {ours['lines']:,} of {written:,} lines were read")
+        room.check(ours["malformed"] == 0, f"{kind}: {ours['malformed']:,} malformed lines")
+        room.check(ours["stored"]["edges"] == edges, f"{kind}: stored edges are not those written")
+        results = {"ours": {**ours, "disk_bytes": ours["arrays_bytes"] + ours["tables_bytes"]}}
+        results |= {f"oxigraph load{option}": _load_oxigraph(room, path, option) for option in ("", " --lenient")}
+        for loader, result in results.items():
+            ratio = "" if loader == "ours" else f"{result['wall_s'] / ours['wall_s']:.1f}×"
+            print(
+                f"{kind:9}{loader:25}{result['wall_s']:9.1f}{written / result['wall_s']:12,.0f}{ratio:>9}"
+                f"{result['cpu_s']:8.1f}{result['peak_mib']:10,.0f}{result['disk_bytes'] / MIB:13,.0f}",
+                flush=True,
+            )
+        results |= _measure_gzip(room, path, written, ours["wall_s"])
+        room.report.setdefault("loading", {})[kind] = {"lines": written, **results}
+    print(
+        "labels: edges and an English label for each item, all of it kept; "
+        "dump: the mixture of a truthy dump (triple_maker.py)"
+    )
+
+
+def _load_oxigraph(room: Room, path: Path, option: str) -> Result:
+    """Load a file with Oxigraph's own command into a new store, which is removed."""
+    from factmill.tasks.world.serving import find_oxigraph
+
+    store = room.folder / "oxigraph"
+    shutil.rmtree(store, ignore_errors=True)
+    command = [str(find_oxigraph()), "load", "--location", str(store), "--file", str(path), *option.split()]
+    result = measure_command(command, is_json=False)
+    disk_bytes = sum(file.stat().st_size for file in store.rglob("*") if file.is_file())
+    shutil.rmtree(store)
+    os.sync()
+    return {**result, "disk_bytes": disk_bytes}
+
+
+def _measure_gzip(room: Room, path: Path, lines: int, plain_s: float) -> dict[str, Result]:
+    """Pack a file, and print how loading it compares with unpacking it; both files are removed."""
+    kind, packed = path.stem, path.with_suffix(".nt.gz")
+    measure_command(["gzip", "--force", str(path)], is_json=False)
+    os.sync()
+    python = run_task("read_gzip", path=packed)
+    with_gzip = measure_command(["sh", "-c", f"gzip -dc '{packed}' > /dev/null"], is_json=False)
+    ours = run_task("load_ours", path=packed, name=kind, home=room.home)
+    print(
+        f"{kind:9}{'ours, gzip':25}{ours['wall_s']:9.1f}{lines / ours['wall_s']:12,.0f}{'':9}{ours['cpu_s']:8.1f}"
+        f"{ours['peak_mib']:10,.0f}\n{'':9}of which unpacking alone takes {python['seconds'] / ours['wall_s']:.0%} "
+        f"(python, {python['seconds']:.1f} s) or {with_gzip['wall_s'] / ours['wall_s']:.0%} (gzip -dc, "
+        f"{with_gzip['wall_s']:.1f} s); loading takes {ours['wall_s'] / plain_s:.2f} × the plain file's",
+        flush=True,
+    )
+    packed.unlink()
+    return {"ours, gzip": ours, "python gzip": python, "gzip -dc": with_gzip}
+
+
+def measure_growth(room: Room, sizes: list[int], batches: list[int], dump: Dump) -> None:
+    """Print how time, disk and memory grow, and the estimate for the whole of Wikidata."""
+    measured = []
+    for edges in sizes:
+        folder, made = room.make_graph(edges)
+        name, loaded = room.load_graph(edges)
+        work = room.folder / f"growth-{edges}"
+        run_task("make_pairs", folder=folder, count=max(batches), sets=1, seed=room.seed, out=work)
+        grown = run_task("grow", name=name, home=room.home, pairs=work, batches=batches)
+        run_task("make_pairs", folder=folder, count=COLD_PAIRS, sets=1, seed=room.seed, out=work)
+        cold = run_task("find_ours", name=name, home=room.home, pairs=work, sets=1, out=work)
+        shutil.rmtree(work)
+        measured.append(
+            Measured(
+                edges=edges,
+                items=made["items"],
+                load_s=loaded["seconds"],
+                load_cpu_s=loaded["cpu_seconds"],
+                load_peak_mib=loaded["peak_mib"],
+                arrays_bytes=loaded["arrays_bytes"],
+                tables_bytes=loaded["tables_bytes"],
+                seconds={int(size): seconds for size, seconds in grown["medians"].items()},
+                open_s=grown["open_s"],
+                highest_mib=grown["memory"]["highest_mib"],
+                cold_pairs=COLD_PAIRS,
+                cold_s=cold["cold_s"],
+                cold_mapped_mib=cold["cold_mapped_mib"],
+            )
+        )
+    print(format_growth(measured), flush=True)
+    mixture = _load_mixture(room, sizes[-2] if len(sizes) > 1 else sizes[-1])
+    print(format_estimate(measured, mixture, dump), flush=True)
+    room.report["growth"] = {"measured": [each.as_dict() for each in measured], "dump": dump.as_dict()}
+
+
+def _load_mixture(room: Room, lines: int) -> Mixture:
+    """Load a dump-like mixture of lines; what the section on loading has measured is used."""
+    done = room.report.get("loading", {}).get("dump")
+    if done:
+        lines, loaded = done["lines"], done["ours"]
+    else:
+        folder, _ = room.make_graph(round(lines * EDGE_SHARE))
+        path = room.folder / "growth.nt"
+        run_task("write_file", folder=folder, out=path, kind="dump", lines=lines, seed=room.seed)
+        loaded = run_task("load_ours", path=path, name="growth", home=room.home)
+        path.unlink()
+    return Mixture(lines, loaded["stored"]["edges"], loaded["seconds"], loaded["cpu_seconds"], loaded["tables_bytes"])
+
+
+def read_options() -> argparse.Namespace:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("sections", nargs="*", metavar="section", help=f"{', '.join(SECTIONS)}; all when none is given")
+    parser.add_argument("--edges", type=float, nargs="+", default=[10, 50], help="graphs of speed, in millions")
+    parser.add_argument(
+        "--growth-edges", type=float, nargs="+", default=[1, 10, 50], help="those of growth, in millions"
+    )
+    parser.add_argument("--sparql-edges", type=float, default=10, help="ask Oxigraph on graphs up to so many millions")
+    parser.add_argument("--literals", type=float, nargs="*", default=[2.5, 12.5], help="dates and numbers, in millions")
+    parser.add_argument("--crowded", type=float, nargs="*", default=[2.5], help="those that lie together, in millions")
+    parser.add_argument("--an-item", type=int, default=75, help="dates and numbers of an item where they lie together")
+    parser.add_argument("--before", type=Path, help="another checkout, for literals", metavar="FOLDER")
+    parser.add_argument("--lines", type=float, default=10, help="lines of loading, in millions")
+    parser.add_argument("--pairs", type=int, default=10_000, help="pairs in a batch of speed")
+    parser.add_argument("--batches", type=int, nargs="+", default=list(BATCHES), help="batches of growth")
+    parser.add_argument("--runs", type=int, default=9, help="warm runs, each on pairs of its own")
+    parser.add_argument("--seed", type=int, default=7)
+    parser.add_argument(
+        "--folder", type=Path, help="work here and use the graphs made here before (their edges, not loads)"
+    )
+    parser.add_argument("--keep", action="store_true", help="leave the temporary folder")
+    parser.add_argument("--json", type=Path, help="write all figures to this file")
+    for name, (default, meaning) in Dump.describe().items():
+        parser.add_argument(f"--dump-{name.replace('_', '-')}", type=float, default=default, help=meaning)
+    options = parser.parse_args()
+    if unknown := set(options.sections) - set(SECTIONS):
+        parser.error(f"no section {', '.join(sorted(unknown))}: give some of {', '.join(SECTIONS)}")
+    return options
+
+
+def main() -> int:
+    """Run the sections asked for."""
+    options = read_options()
+    folder = options.folder or Path(tempfile.mkdtemp(prefix="mining-"))
+    folder.mkdir(parents=True, exist_ok=True)
+    room = Room(folder.resolve(), options.seed)
+    wanted = options.sections or SECTIONS
+    print(f"seed {room.seed}, {os.cpu_count()} cores, load of the machine {os.getloadavg()[0]:.1f}, in {room.folder}")
+    try:
+        if "speed" in wanted:
+            for size in options.edges:
+                edges, most = round(size * MILLION), round(options.sparql_edges * MILLION)
+                measure_speed(room, edges, options.pairs, options.runs, most)
+        if "literals" in wanted:
+            wanted_literals = [
+                *((size, 0) for size in options.literals),
+                *((size, options.an_item) for size in options.crowded),
+            ]
+            edges = round(options.edges[0] * MILLION)
+            for size, an_item in wanted_literals:
+                literals = round(size * MILLION)
+                measure_literals(room, edges, literals, an_item, options.pairs, options.runs, options.before)
+        if "loading" in wanted:
+            measure_loading(room, round(options.lines * MILLION))
+        if "growth" in wanted:
+            dump = Dump(**{name: getattr(options, f"dump_{name}") for name in Dump.describe()})
+            measure_growth(room, [round(size * MILLION) for size in options.growth_edges], options.batches, dump)
+    finally:
+        if not options.folder and not options.keep:
+            shutil.rmtree(folder)
+    print(f"\nload of the machine {os.getloadavg()[0]:.1f}; {room.bad} comparisons failed")
+    if options.json:
+        options.json.write_text(json.dumps({"seed": room.seed, "failed": room.bad, **room.report}, indent=1))
+    return 1 if room.bad else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

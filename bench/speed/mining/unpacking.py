@@ -1,0 +1,67 @@
+"""How fast bzip2 is unpacked on so many cores, beside Arrow's reader, which uses one.
+
+    python bench speed.mining.unpacking [--lines 0.4] [--cores 1 2] [--runs 3]
+
+The text is N-Triples in the mixture of a truthy dump (triple_maker.py), packed by Python. The quickest of some runs counts.
+"""
+
+import argparse
+import bz2
+import io
+import os
+import sys
+import time
+from collections.abc import Callable
+
+import pyarrow as pa
+from speed.mining.graph_maker import make_edges
+from speed.mining.triple_maker import EDGE_SHARE, write_dump
+
+from factmill.tasks.graph.loading.sources import bzip2
+
+
+def read(stream: "bzip2.Bzip2Stream | pa.CompressedInputStream") -> int:
+    """Return how many bytes a stream gives."""
+    buffer, size = memoryview(bytearray(8 << 20)), 0
+    while got := stream.readinto(buffer):
+        size += got
+    stream.close()
+    return size
+
+
+def read_on_cores(packed: bytes, cores: int) -> int:
+    """Return how many bytes are unpacked on so many cores."""
+    bzip2._CORES, bzip2._BLOCKS_UNDER_WAY = cores, 2 * cores + 2
+    return read(bzip2.Bzip2Stream(io.BytesIO(packed)))
+
+
+def measure(name: str, unpack: Callable[[], int], size: int, runs: int) -> None:
+    """Print MB of text a second and a second of CPU."""
+    took = []
+    for _ in range(runs):
+        started, cpu_started = time.perf_counter(), time.process_time()
+        if unpack() != size:
+            sys.exit(f"{name}: other bytes than were packed")
+        took.append((time.perf_counter() - started, time.process_time() - cpu_started))
+    seconds, cpu = min(took)
+    print(f"{name:16}{size / seconds / 1e6:8,.0f} MB/s{size / cpu / 1e6:8,.0f} MB a second of CPU", flush=True)
+
+
+def main() -> None:
+    """Print a line a reader."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--lines", type=float, default=0.4, help="in millions")
+    parser.add_argument("--cores", type=int, nargs="+", default=[1, os.cpu_count() or 1])
+    parser.add_argument("--runs", type=int, default=3)
+    options = parser.parse_args()
+    lines, text = round(options.lines * 1_000_000), io.BytesIO()
+    write_dump(make_edges(round(lines * EDGE_SHARE), 7), lines, text, 7)
+    size, packed = len(text.getvalue()), bz2.compress(text.getvalue())
+    print(f"{size:,} bytes, packed {len(packed):,}; load of the machine {os.getloadavg()[0]:.1f}")
+    measure("Arrow", lambda: read(pa.CompressedInputStream(pa.BufferReader(packed), "bz2")), size, options.runs)
+    for cores in options.cores:
+        measure(f"ours, {cores} cores", lambda cores=cores: read_on_cores(packed, cores), size, options.runs)  # type: ignore[misc]
+
+
+if __name__ == "__main__":
+    main()

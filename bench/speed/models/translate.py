@@ -1,0 +1,356 @@
+"""How fast the translator is against Hugging Face transformers on the same weights, and what exactness costs.
+
+    python bench speed.models.translate [--layers 4] [--texts 64] [--lengths 2] [--tokens 12] [--threads 1] [--no-repeat 0]
+                                    [--avx2] [--alone 8] [--held-out 0] [--keep FOLDER]
+                                    [--vocabulary 256206]
+
+Needs the extra `convert` (torch, transformers). The model has random weights in the shape of NLLB-200-distilled-600M
+(width 1024, inner width 4096, 16 heads, 256,206 tokens), with --layers encoder and as many decoder layers instead of
+12 each; --vocabulary 21350 tokens for each of them keep the share of work that the vocabulary has. Texts are questions of the embedded world, cut by the embedded translator's vocabulary. A stage of 31,000 texts has
+hundreds of every length, so --texts are drawn of --lengths lengths only: as many of one length as fill its batches; 0: of
+all lengths as they come, as in a stage of few texts. All search as in MultiHal's Table 2 (beam 5, length penalty 1.1), but
+for the rule that no token pair is said twice (--no-repeat 2): with it CTranslate2, which applies it before it normalises,
+and transformers, which applies it after, part. Since random weights hardly ever end a translation, each is cut off after
+--tokens tokens, so everyone does the same work. `--avx2` holds all libraries to what CPUs without VNNI have (cpus.py);
+models are kept in --keep, or removed. Peers in turn:
+
+- transformers: generate() in float32 (on a GPU float16), batches of 8 (Table 2) sorted by length and padded
+- factmill float32, one text a batch: exact, the default where a row does not keep its bits; the first --alone texts only
+- factmill float32, in company: exact, the default where it does (devices.find_multiplier; left out elsewhere), then the first
+  --alone texts each in a search of its own
+- factmill float32, batches of equal length: exact as far as "turned" tells on the CPU at hand
+- factmill int8 in 7 bits, batches of equal length: exact, the default of converted models
+- factmill int8 in 7 bits, one text a batch; the first --alone texts only
+- CTranslate2 float32, and int8 in 8 bits, as it batches by itself: mixed lengths, padded, up to the same number of tokens;
+  not exact, so beside them stands what exactness costs
+
+With --held-out, before them, what int8 costs in truth: the embedded translator, whose weights mean something, on so many
+sentences that it was not taught, in float32, in 7 bits, and in CTranslate2's own 8 bits, which overflow without VNNI.
+
+"As first" counts translations equal to the first peer's; "turned" those of the first --alone texts that differ, in a token
+or in a bit of the score, from what the same compute type says of the text alone (in company: of the text in a search of its
+own). Where there is a GPU the same is done
+there in float16 too (by wall time, with joules where nvidia-smi tells them). On the CPU, seconds are the process's CPU
+seconds, so that what else runs on the machine does not count; those of translating alone, after one text to warm up.
+"""
+
+import argparse
+import contextlib
+import gc
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Literal
+
+import ctranslate2
+import torch
+import transformers
+from speed.models.cpus import describe_cpu
+from speed.models.questions import draw_texts
+from translator_corpus import list_held_out, read_corpus
+
+from factmill.tasks.core.service_settings import ComputeType
+from factmill.tasks.models.converting.translator import add_translator
+from factmill.tasks.models.devices import find_multiplier
+from factmill.tasks.models.exact_batches import Batching
+from factmill.tasks.models.translate import EMBEDDED_FOLDER, END, VOCABULARY, Decoding, Translator
+from factmill.tasks.text.translating.translation import LANGUAGE_CODES, TARGET_LANGUAGES, Asked
+
+WIDTH, INNER_WIDTH, HEADS, TOKENS = 1024, 4096, 16, 256_206
+BATCH = 8
+BATCH_TOKENS = 1024
+"""Of CTranslate2's own batches."""
+
+IN_COMPANY, SINGLY = "factmill float32, in company", "factmill float32, company singly"
+
+Said = list[tuple[tuple[str, ...], float]]
+"""Pieces of each translation, and its score where it has one."""
+Say = Callable[[list[Asked]], Said]
+
+
+def write_checkpoint(folder: Path, layers: int, vocabulary: int) -> None:
+    """Write a checkpoint directory with random weights."""
+    torch.manual_seed(0)
+    config = transformers.M2M100Config(
+        vocab_size=vocabulary,
+        d_model=WIDTH,
+        encoder_layers=layers,
+        decoder_layers=layers,
+        encoder_attention_heads=HEADS,
+        decoder_attention_heads=HEADS,
+        encoder_ffn_dim=INNER_WIDTH,
+        decoder_ffn_dim=INNER_WIDTH,
+        max_position_embeddings=1024,
+    )
+    transformers.M2M100ForConditionalGeneration(config).save_pretrained(folder)
+    shutil.copyfile(EMBEDDED_FOLDER / VOCABULARY, folder / VOCABULARY)
+    codes = {"additional_special_tokens": list(LANGUAGE_CODES.values())}
+    (folder / "special_tokens_map.json").write_text(json.dumps(codes), "utf-8")
+
+
+def draw_of_lengths(cutter: Translator, count: int, lengths: int) -> list[Asked]:
+    """Return texts of so many lengths, the ones that most texts have; of all lengths when that is 0."""
+    if not lengths:
+        return draw_texts(count)
+    by_length: dict[int, list[Asked]] = {}
+    for asked in dict.fromkeys(draw_texts(60 * count)):
+        by_length.setdefault(len(cutter.tokenize(asked[0])), []).append(asked)
+    most = sorted(by_length.values(), key=len)[-lengths:]
+    return [asked for several in zip(*most, strict=False) for asked in several][:count]
+
+
+@dataclass(frozen=True)
+class Bench:
+    """What all peers are given."""
+
+    checkpoint: Path
+    folder: Path
+    """The same weights, converted in float32."""
+    narrow: Path
+    """And as int8 in 7 bits."""
+    device: Literal["cpu", "cuda"]
+    threads: int
+    tokens: int
+    """Length at which a translation is cut off."""
+    no_repeat: int
+    """So many tokens never follow each other twice."""
+    asked: list[Asked]
+    alone: int
+    """So many texts, the first, are also translated one by one."""
+
+    @property
+    def wide(self) -> Literal["float32", "float16"]:
+        """The compute type beside int8."""
+        return "float16" if self.device == "cuda" else "float32"
+
+    @cached_property
+    def vocabulary(self) -> list[str]:
+        """Tokens in the order of their numbers."""
+        return list(json.loads((self.folder / "shared_vocabulary.json").read_text("utf-8")))
+
+    @cached_property
+    def cutter(self) -> Translator:
+        """Cuts texts into pieces."""
+        return Translator(self.narrow, "cpu", threads=1)
+
+
+def open_transformers(bench: Bench) -> Say:
+    """Return a function that translates with generate()."""
+    model = transformers.M2M100ForConditionalGeneration.from_pretrained(bench.checkpoint).eval().to(bench.device)
+    model = model.half() if bench.wide == "float16" else model
+    numbers = {token: number for number, token in enumerate(bench.vocabulary)}
+
+    def say(asked: list[Asked]) -> Said:
+        sources = [[numbers["eng_Latn"], *(numbers[p] for p in bench.cutter.tokenize(text)), 2] for text, _ in asked]
+        said: Said = [((), 0.0)] * len(asked)
+        order = sorted(range(len(asked)), key=lambda place: len(sources[place]))
+        for start in range(0, len(order), BATCH):
+            places = order[start : start + BATCH]
+            longest = max(len(sources[place]) for place in places)
+            rows = torch.tensor([sources[p] + [1] * (longest - len(sources[p])) for p in places], device=bench.device)
+            begin = torch.tensor([[2, numbers[LANGUAGE_CODES[asked[p][1]]]] for p in places], device=bench.device)
+            with torch.no_grad():
+                found = model.generate(
+                    input_ids=rows,
+                    attention_mask=(rows != 1).long(),
+                    decoder_input_ids=begin,
+                    num_beams=5,
+                    length_penalty=1.1,
+                    no_repeat_ngram_size=bench.no_repeat,
+                    early_stopping=True,
+                    max_new_tokens=bench.tokens,
+                    do_sample=False,
+                )
+            for place, row in zip(places, found.tolist(), strict=True):
+                said[place] = tuple(bench.vocabulary[number] for number in row[2:] if number not in (1, 2)), 0.0
+        return said
+
+    return say
+
+
+def open_factmill(bench: Bench, compute_type: ComputeType, batching: Batching) -> Say:
+    """Return a function that translates as builds do."""
+    decoding = Decoding(no_repeat_ngram=bench.no_repeat, max_tokens=bench.tokens + 1)
+    folder = bench.narrow if compute_type == "int8" else bench.folder
+    translator = Translator(folder, bench.device, compute_type, bench.threads, batching, decoding)
+    return lambda asked: [
+        (tuple(token for token in found.tokens if token != END), found.score) for found in translator.find(asked)
+    ]
+
+
+def open_singly(bench: Bench) -> Say:
+    """Return a function that searches for each text by itself, in float32 as builds do."""
+    say = open_factmill(bench, "float32", "auto")
+    return lambda asked: [said for pair in asked for said in say([pair])]
+
+
+def open_ctranslate2(bench: Bench, compute_type: ComputeType) -> Say:
+    """Return a function that leaves batching to CTranslate2."""
+    workers = bench.threads if bench.device == "cpu" else 1
+    model = ctranslate2.Translator(
+        str(bench.folder), bench.device, compute_type=compute_type, inter_threads=workers, intra_threads=1
+    )
+
+    def say(asked: list[Asked]) -> Said:
+        results = model.translate_batch(
+            [["eng_Latn", *bench.cutter.tokenize(text), END] for text, _ in asked],
+            target_prefix=[[LANGUAGE_CODES[language]] for _, language in asked],
+            beam_size=5,
+            length_penalty=1.1,
+            no_repeat_ngram_size=bench.no_repeat,
+            max_decoding_length=bench.tokens + 1,
+            max_batch_size=BATCH_TOKENS,
+            batch_type="tokens",
+        )
+        return [(tuple(piece for piece in result.hypotheses[0][1:] if piece != END), 0.0) for result in results]
+
+    return say
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a peer said, and what it took."""
+
+    said: Said
+    tokens_a_second: float
+    joules: float | None
+
+
+def measure(name: str, open_peer: Callable[[], Say], asked: list[Asked], device: str) -> Found:
+    """Let a peer translate; in CPU seconds, on a GPU in seconds of the wall."""
+    say = open_peer()
+    say(asked[:1])
+    clock = time.perf_counter if device == "cuda" else time.process_time
+    energy = read_joules(device)
+    started = clock()
+    said = say(asked)
+    seconds = clock() - started
+    spent = read_joules(device)
+    joules = spent - energy if spent is not None and energy is not None else None
+    del say
+    gc.collect()
+    sys.stderr.write(f"{name}: {seconds:.1f} s\n")
+    return Found(said, sum(len(tokens) for tokens, _ in said) / seconds, joules)
+
+
+def read_joules(device: str) -> float | None:
+    """Return what the first GPU has used since its driver was loaded; None where the driver does not tell."""
+    if device != "cuda" or not shutil.which("nvidia-smi"):
+        return None
+    command = ["nvidia-smi", "--id=0", "--query-gpu=total_energy_consumption", "--format=csv,noheader,nounits"]
+    told = subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
+    return float(told) / 1000 if told.replace(".", "", 1).isdecimal() else None
+
+
+def compare(bench: Bench) -> None:
+    """Print the table of one device."""
+    wide, few = bench.wide, bench.asked[: bench.alone]
+    peers: dict[str, tuple[Callable[[], Say], list[Asked]]] = {
+        f"transformers {wide}, batches of {BATCH}": (lambda: open_transformers(bench), bench.asked),
+        f"factmill {wide}, alone": (lambda: open_factmill(bench, wide, "alone"), few),
+        **open_company(bench, few),
+        f"factmill {wide}, equal length": (lambda: open_factmill(bench, wide, "length"), bench.asked),
+        "factmill int8, equal length": (lambda: open_factmill(bench, "int8", "length"), bench.asked),
+        "factmill int8, alone": (lambda: open_factmill(bench, "int8", "alone"), few),
+        f"ctranslate2 {wide}, own batches": (lambda: open_ctranslate2(bench, wide), bench.asked),
+        "ctranslate2 int8, own batches": (lambda: open_ctranslate2(bench, "int8"), bench.asked),
+    }
+    found = {name: measure(name, peer, asked, bench.device) for name, (peer, asked) in peers.items()}
+    first = next(iter(found.values()))
+    print(f"\n{bench.device:34}{'tokens/s':>9}{'ratio':>7}{'as first':>10}{'turned':>8}{'joules':>8}")
+    for name, each in found.items():
+        alone = found[find_alone(name, wide)].said
+        pairs = list(zip(each.said, first.said, strict=False))
+        same = sum(one[0] == other[0] for one, other in pairs) / len(pairs)
+        turned = sum(one != other for one, other in zip(each.said, alone, strict=False))
+        shown = f"{turned}/{len(alone)}" if name.startswith("factmill") else "-"
+        joules = "-" if each.joules is None else f"{each.joules:.0f}"
+        rate = each.tokens_a_second
+        print(f"{name:34}{rate:9.1f}{rate / first.tokens_a_second:7.2f}{same:10.0%}{shown:>8}{joules:>8}")
+
+
+def open_company(bench: Bench, few: list[Asked]) -> dict[str, tuple[Callable[[], Say], list[Asked]]]:
+    """Return the peers that search in company, where builds do."""
+    if not find_multiplier(bench.device):
+        return {}
+    company = (lambda: open_factmill(bench, "float32", "auto")), bench.asked
+    return {IN_COMPANY: company, SINGLY: ((lambda: open_singly(bench)), few)}
+
+
+def find_alone(name: str, wide: str) -> str:
+    """Return the peer that says of each text alone what this one says of many."""
+    if name in (IN_COMPANY, SINGLY):
+        return SINGLY
+    return "factmill int8, alone" if "int8" in name else f"factmill {wide}, alone"
+
+
+def examine_numbers(count: int, models: Path) -> None:
+    """Print how many translations of held-out sentences are exact in which numbers, and their CPU seconds."""
+    add_translator(EMBEDDED_FOLDER, models, "narrow", quantization="int8")
+    exact, narrow, wide = (Translator(path, "cpu") for path in (EMBEDDED_FOLDER, models / "narrow", EMBEDDED_FOLDER))
+    wide.search._model = ctranslate2.Translator(str(EMBEDDED_FOLDER), "cpu", compute_type="int8")
+    wide.search.batching = "length"
+    texts = list_held_out(read_corpus(), 11, count)
+    asked = [(text["en"], language) for text in texts for language in TARGET_LANGUAGES]
+    expected = [text[language] for text in texts for language in TARGET_LANGUAGES]
+    print(f"\n{'embedded translator':34}{'exact':>8}{'of':>7}{'as float32':>12}{'CPU s':>8}")
+    first: list[object] = []
+    for name, translator in {"float32": exact, "int8 in 7 bits": narrow, "int8 in 8 bits": wide}.items():
+        translator.translate(asked[:1])
+        started = time.process_time()
+        said = translator.translate(asked)
+        seconds = time.process_time() - started
+        first = first or list(said)
+        right, same = (sum(a == b for a, b in zip(said, other, strict=True)) for other in (expected, first))
+        print(f"{name:34}{right:8}{len(asked):7}{same:12}{seconds:8.1f}")
+
+
+def main() -> None:
+    """Print a table of all peers for each device."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--layers", type=int, default=4)
+    parser.add_argument("--vocabulary", type=int, default=TOKENS)
+    parser.add_argument("--texts", type=int, default=64)
+    parser.add_argument("--lengths", type=int, default=2)
+    parser.add_argument("--tokens", type=int, default=12)
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--no-repeat", type=int, default=0)
+    parser.add_argument("--alone", type=int, default=8)
+    parser.add_argument("--held-out", type=int, default=0, help="sentences, each in five languages")
+    parser.add_argument("--keep", type=Path, help="where the models are kept for the next run of the same shape")
+    parser.add_argument("--avx2", action="store_true", help="hold all libraries to AVX2 without VNNI")
+    given = parser.parse_args()
+    torch.set_num_threads(given.threads)
+    transformers.utils.logging.set_verbosity_error()
+    has_gpu = ctranslate2.get_cuda_device_count() > 0
+    print(
+        f"NLLB-200-distilled-600M's shape with {given.layers}+{given.layers} layers, {given.vocabulary:,} tokens, random weights; {given.texts} texts, "
+        f"{given.tokens} tokens each; {given.threads} thread(s) of {os.cpu_count()} cores; {describe_cpu()}\n"
+        f"ctranslate2 {ctranslate2.__version__}, transformers {transformers.__version__}, torch {torch.__version__}; "
+        f"GPU: {'yes' if has_gpu else 'none on this machine'}"
+    )
+    with contextlib.nullcontext(given.keep) if given.keep else tempfile.TemporaryDirectory() as folder:
+        checkpoint, models = Path(folder) / "random", Path(folder) / "models"
+        if given.held_out:
+            examine_numbers(given.held_out, models)
+        if not (models / "random-int8").is_dir():
+            write_checkpoint(checkpoint, given.layers, given.vocabulary)
+            add_translator(checkpoint, models, quantization="float32", if_there="replace")
+            add_translator(models / "random", models, "random-int8", quantization="int8")
+        devices: list[Literal["cpu", "cuda"]] = ["cpu", "cuda"] if has_gpu else ["cpu"]
+        for device in devices:
+            folders = checkpoint, models / "random", models / "random-int8"
+            asked = draw_of_lengths(Translator(folders[2], "cpu", threads=1), given.texts, given.lengths)
+            compare(Bench(*folders, device, given.threads, given.tokens, given.no_repeat, asked, given.alone))
+
+
+if __name__ == "__main__":
+    main()

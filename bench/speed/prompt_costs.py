@@ -1,0 +1,63 @@
+"""What a row costs in calls and tokens, stage by stage: from the prompts of a build, rendered, and the replies to them.
+
+    python bench speed.prompt_costs [--warehouse FILE] [--usd-in 1.1 --usd-out 4.4]
+
+A model's tokens are taken as a quarter of the characters, which holds for English; thoughts of a model that reasons come
+on top. Calls are those of the latest build of each benchmark, for the rows that it published, so that rows which are
+dropped on the way are paid for by those that stay. Printed as a table of Markdown.
+"""
+
+import argparse
+import json
+from pathlib import Path
+
+import duckdb
+
+from factmill.flows.benchmarks import BENCHMARKS
+from factmill.tasks.engine.spending.forecasting import CHARACTERS_A_TOKEN, count_prompt
+from factmill.tasks.settings import home
+
+_CALLS = """
+    SELECT u.stage, c.operation, c.parts, sum(length(c.body)) AS said, count(DISTINCT c.key) AS calls
+    FROM build_calls u JOIN calls c USING (record_id) WHERE u.build_id = ? GROUP BY u.stage, c.operation, c.parts
+"""
+
+
+def main() -> None:
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("--warehouse", type=Path, default=home() / "factmill.duckdb")
+    options.add_argument("--usd-in", type=float, default=1.1, help="US$ a million tokens of prompts")
+    options.add_argument("--usd-out", type=float, default=4.4, help="US$ a million tokens of replies")
+    told = options.parse_args()
+    db = duckdb.connect(str(told.warehouse), read_only=True)
+    print(
+        "| benchmark | stage | asks | calls a row | tokens in | tokens out | US$ a 1,000 rows |\n|---|---|---|--:|--:|--:|--:|"
+    )
+    for name in BENCHMARKS:
+        newest = db.execute(
+            "SELECT build_id, report->>'rows' FROM builds WHERE benchmark = ? ORDER BY published_at DESC LIMIT 1",
+            [name],
+        ).fetchone()
+        if newest is None:
+            continue
+        build_id, rows = newest[0], int(newest[1])
+        for stage, operation, calls, tokens_in, tokens_out in _add_up(db, build_id):
+            usd = (tokens_in * told.usd_in + tokens_out * told.usd_out) / rows / 1000
+            cost = f"{tokens_in / calls:,.0f} | {tokens_out / calls:,.0f} | {usd:.2f}" if tokens_in else "– | – | –"
+            print(f"| {name} | {stage} | {operation} | {calls / rows:.2f} | {cost} |")
+
+
+def _add_up(db: duckdb.DuckDBPyConnection, build_id: str) -> list[tuple[str, str, int, float, float]]:
+    """Return (stage, operation, calls, tokens in, tokens out) of a build."""
+    found: dict[tuple[str, str], list[float]] = {}
+    for stage, operation, parts, said, calls in db.execute(_CALLS, [build_id]).fetchall():
+        sums = found.setdefault((stage, operation), [0, 0.0, 0.0])
+        sums[0] += calls
+        if operation == "chat":
+            sums[1] += calls * count_prompt(json.loads(parts)) / CHARACTERS_A_TOKEN
+            sums[2] += said / CHARACTERS_A_TOKEN
+    return [(*place, int(calls), sent, said) for place, (calls, sent, said) in sorted(found.items())]
+
+
+if __name__ == "__main__":
+    main()

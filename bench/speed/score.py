@@ -1,0 +1,110 @@
+"""How fast answers to FanOutQA are scored, beside a plain port of the public way: one by one, a text normalised whenever it is compared.
+
+    python bench speed.score [--answers 100000] [--questions FILE.json]
+
+Both score the same answers in the same process, with the same lemmas; the script fails where a number differs. Answers are
+made of gold answers, of this file's or of those in a released file: all of one, a part, with other text around, another's.
+The peer scores as many answers as it can in `--peer-seconds`, and its time is that for all of them; 0: all.
+"""
+
+import argparse
+import json
+import random
+import re
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import ftfy
+
+from factmill.tasks.fanoutqa.core.evaluation.scoring import loose, rouge
+from factmill.tasks.fanoutqa.core.evaluation.strings.golds import write_gold
+from factmill.tasks.fanoutqa.evaluation.lemmas import load_lemmatizer, name_lemmatizer
+
+GOLDS: Sequence[Any] = (
+    {"Luxembourg": "$87 billion", "Ireland": "$516 billion", "Qatar": "$219.6 billion", "Macau": "$38.5 billion"},
+    {"Heat Waves": "3:58", "As It Was": "2:43", "Stay": "2:21", "Easy on Me": "3:44", "Shivers": "3:27"},
+    ["Right", "Right", "Left", "Right", "Both hands"],
+    {"France": {"capital": "Paris", "people": 68042591}, "Peru": {"capital": "Lima", "people": 32162184}},
+    "The rivers that the five cities were founded on",
+    1970358,
+    True,
+    {"Oslo": -5.2, "Rome": "35%", "Cairo": 0.5},
+)
+FILLER = (
+    "According to what I found, the following is known, though figures of 2,019 and later years may differ slightly: "
+    "the companies were founded by brothers, and sales have been growing in most countries since then."
+)
+
+
+def normalise(text: Any, lemmatize: Callable[[Sequence[str]], list[str]]) -> str:
+    """Put a text into the form that the public scorer compares."""
+    mended = ftfy.fix_text(str(text).lower())
+    joined = re.sub(r"(?:\d+,)+\d+(?:\.\d+)?", lambda number: number.group().replace(",", ""), mended)
+    (lemmas,) = lemmatize([joined])
+    return re.sub(r"\s+", " ", re.sub(r"[.,:;?!]", "", lemmas))
+
+
+def list_missing(gold: Any, answer: str, lemmatize: Callable[[Sequence[str]], list[str]]) -> tuple[float, int]:
+    """Return the share of a gold answer that is found, and how much is missing at all depths."""
+    if isinstance(gold, dict | list):
+        parts = [*gold, *gold.values()] if isinstance(gold, dict) else gold
+        missing = sum(list_missing(part, answer, lemmatize)[1] for part in parts)
+        return (len(parts) - missing) / len(parts), missing
+    wanted = normalise({True: "yes", False: "no"}[gold] if isinstance(gold, bool) else gold, lemmatize)
+    is_found = re.search(rf"\b{re.escape(wanted)}\b", normalise(answer, lemmatize)) is not None
+    return float(is_found), int(not is_found)
+
+
+def make_answers(golds: Sequence[Any], number: int) -> tuple[list[str], list[Any]]:
+    """Return answers, no two alike, and their gold answers."""
+    draw = random.Random(5)
+    asked = [golds[at % len(golds)] for at in range(number)]
+    answers = []
+    for at, gold in enumerate(asked):
+        text = write_gold(gold)
+        kind = at % 4
+        said = (text, text[: draw.randrange(len(text) + 1)], write_gold(draw.choice(golds)), text.replace(" - ", ": "))
+        answers.append(f"{FILLER if kind % 2 else ''} {said[kind]}\n(answer {at})")
+    return answers, asked
+
+
+def main() -> None:
+    """Print what both ways take, their ratio, and what a longer file costs."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--answers", type=int, default=100_000, metavar="N")
+    parser.add_argument("--questions", type=Path, metavar="FILE")
+    parser.add_argument("--peer-seconds", type=float, default=0, metavar="S")
+    options = parser.parse_args()
+    golds = [each["answer"] for each in json.loads(options.questions.read_text())] if options.questions else GOLDS
+    answers, asked = make_answers(golds, options.answers)
+    lemmatize = load_lemmatizer(name_lemmatizer())
+    print(f"{len(answers):,} answers to {len(golds)} questions, lemmas: {lemmatize.name}", flush=True)
+    seconds = {}
+    for scorer in ("upstream", "fixed"):
+        start = time.perf_counter()
+        share, whole = loose(answers, asked, lemmatize, scorer)  # type: ignore[arg-type]
+        seconds[scorer] = time.perf_counter() - start
+        if scorer == "upstream":
+            ours = list(zip(share.tolist(), whole.tolist(), strict=True))
+        print(f"{scorer:9} {seconds[scorer]:8.2f} s   loose {share.mean():.6f}, strict {whole.mean():.6f}", flush=True)
+    start = time.perf_counter()
+    rouge(answers, asked)
+    print(f"{'rouge':9} {time.perf_counter() - start:8.2f} s", flush=True)
+    start, done = time.perf_counter(), 0
+    for answer, gold, mine in zip(answers, asked, ours, strict=True):
+        share, missing = list_missing(gold, answer, lemmatize)
+        if (share, float(not missing)) != mine:
+            sys.exit(f"answer {done}: {mine} found, the plain port has {share}, {not missing}: {answer!r} to {gold!r}")
+        done += 1
+        if options.peer_seconds and time.perf_counter() - start > options.peer_seconds:
+            break
+    taken = (time.perf_counter() - start) * len(answers) / done
+    print(f"{'plain':9} {taken:8.2f} s   ({done:,} answers scored, the same numbers in all of them)")
+    print(f"upstream is {taken / seconds['upstream']:.1f} times as fast, fixed {taken / seconds['fixed']:.1f} times")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,346 @@
+"""A bound on a priced server, 64 requests in parallel, run after run: is it ever crossed, and what does it buy?
+
+    python bench trials.budget [--habit faulty] [--runs 20] [--bound 1.0] [--parallel 64] [--heedless]
+    python bench trials.budget --habit all --bound 0.30
+
+The server answers after random times, says little to most and all that it may to some, and tells its usage by a habit of
+HABITS. It keeps a meter of its own, as a provider bills: every reply that it made, whether the client has seen it or not,
+and nothing for a request that it refused. Each run asks until its bound is reached. Printed is a line a run: what the
+server was owed, what share of the bound paid for replies that arrived, what the client thought; and a line a habit. Exit
+code 1 when a bound was crossed, or when too little of one bought replies: nine tenths where all usage is reported and no reply
+is lost, half where some are lost. Where usage is unknown the client counts the most that each reply can cost.
+
+`--heedless`: the server goes beyond the limit that it is told, by up to 60 %, as some do that reason. How much cannot be
+known before it has been seen, so a crossing there is told and is no failure.
+"""
+
+import argparse
+import sys
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+from support.webs.loopback import Loopback, Seen
+
+from factmill.tasks.clients.chat import Chat
+from factmill.tasks.clients.sending.budget import Budget
+from factmill.tasks.clients.sending.lazy import LazyService
+from factmill.tasks.core.calls.call import Call, Reply
+from factmill.tasks.core.calls.chat import call_chat
+from factmill.tasks.core.prompts import fill_in, read_prompt
+from factmill.tasks.core.service_settings import Limits, Model
+from factmill.tasks.core.spending.bounds import Bounds
+from factmill.tasks.errors import BudgetReached
+
+USD_IN, USD_OUT, USD_CACHED, USD_CACHE_WRITE = 0.5, 2.5, 0.05, 0.625
+"""A million tokens."""
+FEE = 0.0005
+"""US$ for each reply, where a habit has a fee."""
+MOST_TOKENS = 800
+PROMPT = f"""+++
+role = "author"
+inputs = ["number", "text"]
+temperature = 0.7
+max_tokens = {MOST_TOKENS}
++++
+# system
+Answer.
+# user
+$number: $text
+"""
+ERROR = {"error": {"message": "The provider returned an error", "code": 502}}
+
+
+@dataclass(frozen=True)
+class Used:
+    """What a reply used, as the server's meter has it."""
+
+    fresh: int
+    """Tokens of the prompt that were neither cached nor written to the cache."""
+    cached: int
+    written: int
+    said: int
+    reasoned: int
+
+    @property
+    def prompt(self) -> int:
+        return self.fresh + self.cached + self.written
+
+    @property
+    def usd(self) -> float:
+        """What the server bills."""
+        of_prompt = self.fresh * USD_IN + self.cached * USD_CACHED + self.written * USD_CACHE_WRITE
+        return (of_prompt + (self.said + self.reasoned) * USD_OUT) / 1e6
+
+
+def report_openai(used: Used) -> dict[str, Any]:
+    details = {"cached_tokens": used.cached, "cache_write_tokens": used.written}
+    out = used.said + used.reasoned
+    return {
+        "usage": {
+            "prompt_tokens": used.prompt,
+            "completion_tokens": out,
+            "total_tokens": used.prompt + out,
+            "prompt_tokens_details": details,
+            "completion_tokens_details": {"reasoning_tokens": used.reasoned},
+        }
+    }
+
+
+def report_reasoning_apart(used: Used) -> dict[str, Any]:
+    told = report_openai(used)["usage"]
+    return {"usage": told | {"completion_tokens": used.said}}
+
+
+def report_reasoning_in_the_total_alone(used: Used) -> dict[str, Any]:
+    told = report_reasoning_apart(used)["usage"]
+    return {"usage": {name: count for name, count in told.items() if name != "completion_tokens_details"}}
+
+
+def report_deepseek(used: Used) -> dict[str, Any]:
+    told = report_openai(used)["usage"]
+    return {"usage": told | {"prompt_tokens_details": None, "prompt_cache_hit_tokens": used.cached}}
+
+
+def report_anthropic(used: Used) -> dict[str, Any]:
+    cache = {"cache_read_input_tokens": used.cached, "cache_creation_input_tokens": used.written}
+    return {"usage": {"input_tokens": used.fresh, "output_tokens": used.said + used.reasoned, **cache}}
+
+
+def report_gemini(used: Used) -> dict[str, Any]:
+    counts = {"promptTokenCount": used.prompt, "cachedContentTokenCount": used.cached}
+    return {"usageMetadata": {**counts, "candidatesTokenCount": used.said, "thoughtsTokenCount": used.reasoned}}
+
+
+def report_digits(used: Used) -> dict[str, Any]:
+    return {"usage": {"prompt_tokens": str(used.prompt), "completion_tokens": str(used.said + used.reasoned)}}
+
+
+def report_cost(used: Used) -> dict[str, Any]:
+    return {"usage": report_openai(used)["usage"] | {"cost": used.usd}}
+
+
+def report_nothing(_: Used) -> dict[str, Any]:
+    return {}
+
+
+def report_null(_: Used) -> dict[str, Any]:
+    return {"usage": {"prompt_tokens": None, "completion_tokens": None, "total_tokens": None}}
+
+
+def report_negative(used: Used) -> dict[str, Any]:
+    return {"usage": {"prompt_tokens": used.prompt, "completion_tokens": -1}}
+
+
+def report_words(_: Used) -> dict[str, Any]:
+    return {"usage": {"prompt_tokens": "n/a", "completion_tokens": "n/a"}}
+
+
+def report_other_names(used: Used) -> dict[str, Any]:
+    return {"usage": {"read": used.prompt, "written": used.said}}
+
+
+Tell = Callable[[Used], Mapping[str, Any]]
+TOLD: tuple[Tell, ...] = (
+    report_openai,
+    report_reasoning_apart,
+    report_reasoning_in_the_total_alone,
+    report_anthropic,
+    report_gemini,
+    report_digits,
+    report_cost,
+)
+UNTOLD: tuple[Tell, ...] = (report_nothing, report_null, report_negative, report_words, report_other_names)
+
+
+@dataclass(frozen=True)
+class Habit:
+    """How a server counts, tells and fails."""
+
+    tells: tuple[Tell, ...] = (report_openai,)
+    """One of them tells the usage of each reply."""
+    reasons: bool = False
+    """It reasons as long again as it may say, beyond the limit of a reply."""
+    caches: bool = False
+    writes_cache: bool = False
+    fee: float = 0.0
+    refused: float = 0.05
+    """Share of the requests that it refuses."""
+    refusals: tuple[Mapping[str, Any], ...] = ({"status": 429, "json": ERROR, "headers": {"Retry-After": "0.02"}},)
+    loses: bool = False
+    """It cuts some connections, and is too late for some."""
+
+    @property
+    def timeout_s(self) -> float:
+        return 2.0 if self.loses else 60.0
+
+    @property
+    def least_bought(self) -> float:
+        """Share of a bound that has to buy replies."""
+        told = not set(self.tells) & set(UNTOLD)
+        return 0.0 if not told else 0.5 if self.loses else 0.9
+
+
+_FAILED = {"index": 0, "finish_reason": "error", "error": ERROR["error"], "message": {"content": ""}}
+HABITS = {
+    "plain": Habit(),
+    "faulty": Habit(loses=True),
+    "reasoning in completion_tokens": Habit(reasons=True),
+    "reasoning beside completion_tokens": Habit((report_reasoning_apart,), reasons=True),
+    "reasoning in total_tokens alone": Habit((report_reasoning_in_the_total_alone,), reasons=True),
+    "cached": Habit(caches=True),
+    "cached, DeepSeek's name": Habit((report_deepseek,), caches=True),
+    "cache write": Habit(caches=True, writes_cache=True),
+    "Anthropic's names": Habit((report_anthropic,), caches=True, writes_cache=True),
+    "Gemini's names": Habit((report_gemini,), reasons=True, caches=True),
+    "digits as text": Habit((report_digits,)),
+    "cost told": Habit((report_cost,), caches=True),
+    "fee a request": Habit(fee=FEE),
+    "70 % of 429": Habit(refused=0.7),
+    "70 % of 529": Habit(refused=0.7, refusals=({"status": 529, "json": ERROR},)),
+    "70 % of 500 with an error": Habit(refused=0.7, refusals=({"status": 500, "json": ERROR},)),
+    "70 % of 200 with an error": Habit(refused=0.7, refusals=({"json": ERROR}, {"json": {"choices": [_FAILED]}})),
+    "usage missing": Habit((report_nothing,)),
+    "usage null": Habit((report_null,)),
+    "usage negative": Habit((report_negative,)),
+    "usage in words": Habit((report_words,)),
+    "usage by other names": Habit((report_other_names,)),
+    "mix of all that is reported": Habit(TOLD, reasons=True, caches=True, fee=FEE, refused=0.3),
+    "mix of all": Habit(TOLD + UNTOLD, reasons=True, caches=True, fee=FEE, refused=0.3, loses=True),
+}
+
+
+class PricedServer:
+    """A chat server with prices; `owed` is what it bills, `bought` what of it is for replies that arrived in time."""
+
+    def __init__(self, seed: int, habit: Habit, heedless: bool) -> None:
+        self.owed = self.bought = 0.0
+        self.replies = self.refused = 0
+        self._random, self._habit, self._heedless = Random(seed), habit, heedless
+        self._lock = threading.Lock()
+        self.web = Loopback()
+        self.web.handle = self._answer
+
+    def _answer(self, seen: Seen) -> dict[str, Any]:
+        habit, random = self._habit, self._random
+        with self._lock:
+            delay_s = min(0.1, random.expovariate(1 / 0.02))
+            if random.random() < habit.refused:
+                self.refused += 1
+                return dict(random.choice(habit.refusals))
+            asked = seen.json()
+            most = int(asked["max_tokens"] * (1.6 if self._heedless else 1.0))
+            said = [most if random.random() < 0.2 else random.randint(5, most // 4) for _ in range(asked.get("n", 1))]
+            used = self._use(
+                sum(len(each["content"]) for each in asked["messages"]) // 4, sum(said), most * asked.get("n", 1)
+            )
+            told = random.choice(habit.tells)(used)
+            lost = random.random() if habit.loses else 1.0
+            usd = used.usd + habit.fee
+            self.owed += usd
+            self.bought += usd if lost > 0.01 else 0.0
+            self.replies += 1
+        choices = [
+            {"index": at, "finish_reason": "stop", "message": {"role": "assistant", "content": "x " * (each // 8)}}
+            for at, each in enumerate(said)
+        ]
+        answer: dict[str, Any] = {"json": {"choices": choices, **told}, "delay_s": delay_s}
+        if lost < 0.005:
+            return answer | {"delay_s": 1.5 * habit.timeout_s}
+        return answer | ({"cut": True} if lost < 0.01 else {})
+
+    def _use(self, prompt: int, said: int, most: int) -> Used:
+        cached = int(prompt * self._random.random()) if self._habit.caches else 0
+        written = int((prompt - cached) * self._random.random()) if self._habit.writes_cache else 0
+        reasoned = self._random.randint(most // 4, most) if self._habit.reasons else 0
+        return Used(prompt - cached - written, cached, written, said, reasoned)
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a run came to."""
+
+    owed: float
+    bought: float
+    is_good: bool
+    line: str
+
+
+def run_once(seed: int, habit: Habit, bound: float, parallel: int, heedless: bool) -> Run:
+    """Ask until the bound is reached."""
+    server = PricedServer(seed, habit, heedless)
+    model = Model(
+        kind="openai",
+        name="m",
+        url=f"{server.web.url}/v1",
+        choices=True,
+        usd_per_million_in=USD_IN,
+        usd_per_million_out=USD_OUT,
+        usd_per_million_cached=USD_CACHED,
+        usd_per_million_cache_write=USD_CACHE_WRITE,
+        usd_per_request=habit.fee,
+        limits=Limits(parallel=parallel, timeout_s=habit.timeout_s, attempts=6, backoff_s=0.01),
+    )
+    service = LazyService("m", True, lambda: Chat("m", model, lambda: "none", "factmill-trials"))
+    service.budget = Budget(Bounds(cost_usd=bound))
+    prompt, random = read_prompt("trial/budget", PROMPT.encode()), Random(seed)
+    calls = [
+        call_chat("m", "m", fill_in(prompt, samples=2, number=str(number), text="word " * random.randint(10, 400)))
+        for number in range(int(2_000 * bound) + 200)
+    ]
+    came: dict[str, Reply] = {}
+
+    def keep(call: Call, reply: Reply) -> None:
+        came[call.key] = reply
+
+    reached = ""
+    try:
+        service.send(calls, keep)
+    except BudgetReached as error:
+        reached = error.bound
+    spent = service.budget.spent
+    server.web.close()
+    told = sum(reply.cost_usd for reply in came.values())
+    share = server.bought / bound
+    is_crossed, is_little = server.owed > bound, share < habit.least_bought
+    return Run(
+        server.owed,
+        share,
+        bool(reached) and (heedless or not (is_crossed or is_little)),
+        f"{seed:3}: owed US$ {server.owed:.6f} for {server.replies} replies, {server.refused} refused; {share:.1%} bought "
+        f"replies; {server.web.most_at_once} at once; the client counts {spent.paid_usd:.6f} paid + {spent.unanswered_usd:.6f} "
+        f"of unknown cost, recorded {told:.6f}{'  CROSSED' if is_crossed else ''}{'  TOO LITTLE' if is_little else ''}"
+        f"{'' if reached else '  NEVER STOPPED'}",
+    )
+
+
+def main() -> int:
+    """Make the runs."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--habit", choices=["all", *HABITS], default="faulty")
+    parser.add_argument("--runs", type=int, default=20)
+    parser.add_argument("--bound", type=float, default=1.0, help="US$")
+    parser.add_argument("--parallel", type=int, default=64)
+    parser.add_argument("--heedless", action="store_true")
+    told = parser.parse_args()
+    table, good = [], True
+    for name in HABITS if told.habit == "all" else [told.habit]:
+        runs = []
+        for seed in range(told.runs):
+            runs.append(run_once(seed, HABITS[name], told.bound, told.parallel, told.heedless))
+            print(f"{name}: {runs[-1].line}", flush=True)
+        crossed = sum(run.owed > told.bound for run in runs)
+        owed, bought = sorted(run.owed for run in runs), sorted(run.bought for run in runs)
+        good &= all(run.is_good for run in runs)
+        table.append(
+            f"| {name} | {crossed} of {len(runs)} | {owed[0]:.4f} to {owed[-1]:.4f} | {bought[0]:.1%} to {bought[-1]:.1%} |"
+        )
+    print(f"\n| habit | bounds of US$ {told.bound:.2f} crossed | owed, US$ | bought replies |\n|---|--:|--:|--:|")
+    print("\n".join(table))
+    return 0 if good else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

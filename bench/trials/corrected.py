@@ -1,0 +1,99 @@
+"""How often the interval of a rate that is corrected for a judge's errors holds the true rate.
+
+    python bench trials.corrected [--samples 1000] [--seed 1] [--labels 120]
+
+For each sensitivity and specificity an evaluation of 100 topics with five facts is drawn, with answers that are likelier right
+in some topics than in others; the judge errs by its rates; people label a draw by verdict, as `factmill label export` draws
+it, from this evaluation or from another model's. Prints the share of samples whose interval holds the true rate, corrected
+and raw, with Wilson's interval; exits 1 where that of a corrected one lies below 93 %.
+"""
+
+import argparse
+import itertools
+import sys
+
+import numpy as np
+
+from factmill.tasks.core.evaluation.labels import share_out
+from factmill.tasks.core.measures.correcting import correct_share, measure_rates
+from factmill.tasks.core.measures.intervals import bootstrap, wilson
+
+TOPICS, FACTS = 100, 5
+RATES = (0.7, 0.85, 0.97)
+TRUE_RATES = (0.2, 0.5, 0.8)
+LEAST = 0.93
+DRAWS = 1_000
+
+
+def judge_answers(
+    rate: float, sensitivity: float, specificity: float, draw: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return what is right and what the judge calls right (topics × facts)."""
+    of_topic = draw.beta(4 * rate, 4 * (1 - rate), TOPICS)[:, None]
+    right = draw.random((TOPICS, FACTS)) < of_topic
+    called = np.where(right, draw.random(right.shape) < sensitivity, draw.random(right.shape) >= specificity)
+    return right, called
+
+
+def label(
+    right: np.ndarray, called: np.ndarray, labels: int, draw: np.random.Generator
+) -> tuple[list[int], list[float]]:
+    """Return places of labelled answers, drawn by verdict, and what each stands for."""
+    places = {str(verdict): np.flatnonzero(called.ravel() == verdict) for verdict in (False, True)}
+    sizes = {name: len(each) for name, each in places.items() if len(each)}
+    chosen: list[int] = []
+    weights: list[float] = []
+    for name, size in share_out(sizes, labels, 0).items():
+        chosen += draw.choice(places[name], size, replace=False).tolist()
+        weights += [sizes[name] / size] * size
+    return chosen, weights
+
+
+def hold(rate: float, rates: tuple[float, float], labels: int, transfers: bool, seed: int) -> tuple[bool, bool, float]:
+    """Return whether the corrected and the raw interval of one sample hold the true rate, and how wide the first is."""
+    draw = np.random.default_rng(seed)
+    right, called = judge_answers(rate, *rates, draw)
+    labelled = judge_answers(0.6, *rates, draw) if transfers else (right, called)
+    chosen, weights = label(*labelled, labels, draw)
+    people, judge = ([bool(side.ravel()[place]) for place in chosen] for side in labelled)
+    topics = [str(topic) for topic in range(TOPICS)]
+    of = [topics[place // FACTS] for place in chosen]
+    found = measure_rates(people, judge, of, weights, TOPICS * FACTS, DRAWS)
+    said = called.sum(axis=1)
+    sums = np.column_stack((np.full(TOPICS, FACTS), said, np.full(TOPICS, FACTS), said)).astype(np.float64)
+    corrected = correct_share(topics, sums, found, not transfers, draws=DRAWS)
+    low, high = corrected[1] if corrected else (0.0, 1.0)
+    raw = bootstrap(said.tolist(), [FACTS] * TOPICS, draws=DRAWS)
+    return low <= rate <= high, raw[0] <= rate <= raw[1], high - low
+
+
+def main() -> int:
+    """Measure coverage."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--samples", type=int, default=1000)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--labels", type=int, default=120)
+    options = parser.parse_args()
+    worst, is_below = 1.0, False
+    print("labels of   true  sens  spec  corrected [95 %]         width  raw")
+    for transfers, rate, *rates in itertools.product((False, True), TRUE_RATES, RATES, RATES):
+        samples = [
+            hold(rate, (rates[0], rates[1]), options.labels, transfers, options.seed * 1_000_000 + sample)
+            for sample in range(options.samples)
+        ]
+        held, raw = (sum(sample[at] for sample in samples) for at in (0, 1))
+        low, high = wilson(held, options.samples)
+        width = sum(sample[2] for sample in samples) / options.samples
+        worst, is_below = min(worst, held / options.samples), is_below or high < LEAST
+        whose = "another" if transfers else "its own"
+        print(
+            f"{whose:10} {rate:5.2f} {rates[0]:5.2f} {rates[1]:5.2f}  {held / options.samples:.3f} [{low:.3f}, {high:.3f}]  "
+            f"{width:8.3f}  {raw / options.samples:.3f}",
+            flush=True,
+        )
+    print(f"least coverage: {worst:.3f}; expected at least {LEAST}")
+    return int(is_below)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

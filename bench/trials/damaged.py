@@ -1,0 +1,100 @@
+"""Damage a file that a stopped build has left, run the same command again: the bytes of a build that nothing happened to, or an
+error that names the file. Or damage a release in each way of support.builds.damaged_releases, run each command that reads it.
+
+    python bench trials.damaged [--places 20] [--seed 1] [--only journal release] [-- build granola --limit 5]
+
+Files: journals, Parquet shards, receipts, the run's description, claims. Damage: a flipped bit, a lost end, a page of
+zeros, bytes put in behind, a line or chunk that stands twice, nothing left. Prints a line a place; exits 1 when rows differ, or a build
+hangs, or ends with a traceback.
+"""
+
+import argparse
+import random
+import shutil
+import signal
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from support.builds.damaged_releases import COMMANDS, DAMAGES, copy_damaged, make_released, run_commands
+from support.commands.command import Factmill
+from support.damage import WAYS, damage
+from trials.kills import stop
+from trials.trial import Trial, read_tables
+
+KINDS = {
+    "journal": "journal/*.journal",
+    "shard": "*/*/*.parquet",
+    "receipt": "*/*/*.receipt.json",
+    "run": "*/run.json",
+    "claim": "claims/*.claim",
+}
+
+
+def damage_and_rebuild(
+    trial: Trial, arguments: Sequence[str], places: int, seed: int, kinds: Sequence[str] = tuple(KINDS)
+) -> list[str]:
+    """Stop a build, damage what it has left in so many places of each kind, each time alone; return what is wrong."""
+    warehouse = trial.folder / "stopped" / "w.duckdb"
+    warehouse.parent.mkdir()
+    command = [*arguments, "--json", "--warehouse"]
+    code, expected, err = trial.run("alone", [*command, str(trial.folder / "alone.duckdb")])
+    if code:
+        return [f"the build that nothing happens to ends with {code}: {err[-500:]}"]
+    stop(trial.start("stopped", [*command, str(warehouse)]), signal.SIGKILL, 5, 3, warehouse)
+    state = trial.folder / "state"
+    warehouse.parent.rename(state)
+    runs, wrong = warehouse.with_name(f"{warehouse.name}.runs"), []
+    # a process that died while it asked leaves a claim
+    (state / runs.name / "claims" / "4194305-00000000.claim").write_bytes(bytes(64))
+    for kind in kinds:
+        draw = random.Random(f"{seed} {kind}")
+        for number in range(places):
+            shutil.rmtree(warehouse.parent, ignore_errors=True)
+            shutil.copytree(state, warehouse.parent)
+            path = draw.choice(sorted(runs.glob(KINDS[kind])))
+            how = WAYS[number % len(WAYS)]
+            path.write_bytes(damage(path.read_bytes(), how, draw))
+            code, out, err = trial.tell(f"{kind}-{number}", [*command, str(warehouse)])
+            problems = ["a traceback"] * ("Traceback" in err)
+            problems += ["other rows"] * (code == 0 and read_tables(out) != expected)
+            problems += [f"ends with {code}: {err[-300:]}"] * (code != 0 and path.name not in err)
+            told = next((line for line in err.splitlines() if "damaged" in line or line.startswith("factmill")), "")
+            print(f"{kind} {number}, {how}: {'; '.join(problems) or 'same bytes'} {told[:160]}", flush=True)
+            wrong += problems
+    return wrong
+
+
+def damage_releases(trial: Trial, factmill: Factmill) -> list[str]:
+    """Damage a release in each way, run all commands on it; return what is wrong."""
+    released, wrong = make_released(factmill, trial.folder), []
+    for number, name in enumerate(DAMAGES):
+        try:
+            folder = copy_damaged(released, trial.folder / f"copy-{number}", name)
+            run_commands(factmill, released, folder, name, COMMANDS)
+        except AssertionError as error:
+            wrong.append(f"{name}: {error}")
+    return wrong
+
+
+def main() -> int:
+    """Damage."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    for name, default in (("places", 20), ("seed", 1)):
+        parser.add_argument(f"--{name}", type=int, default=default)
+    parser.add_argument("--only", choices=(*KINDS, "release"), nargs="*", default=(*KINDS, "release"))
+    parser.add_argument("arguments", nargs="*", default=["build", "granola", "--limit", "5"])
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        trial = Trial(Path(folder))
+        trial.inside = Factmill(trial.home, on_prefect=False)
+        wrong = damage_releases(trial, trial.inside) if "release" in given.only else []
+        if kinds := [kind for kind in KINDS if kind in given.only]:
+            wrong += damage_and_rebuild(trial, given.arguments, given.places, given.seed, kinds)
+        print(*wrong, sep="\n")
+        return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,96 @@
+"""Several builds at once on one warehouse, each a process: the bytes of builds alone, and no call asked twice.
+
+    python bench trials.four [--whole] [--kills 2] [--seed 1]
+
+Without --whole: four builds of GRANOLA-EQ whose questions overlap. With it also one process a benchmark. Then the same
+again, some of them killed at random moments and begun anew beside the others. Prints a line a group; exits 1 when anything
+differs.
+"""
+
+import argparse
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from trials.kills import stop
+from trials.trial import Trial, count_calls, count_repeated, read_tables
+
+OVERLAPPING = [["granola", "--limit", str(limit)] for limit in (400, 401, 402, 403)]
+_LINES, _MOST_JOURNALLED = 5, 60
+"""Lines of a build, and replies after them, that the moment to kill it waits for at most."""
+ALL = [["granola"], ["multihal"], ["biokalma"], ["slaq"], ["fanoutqa"]]
+
+
+def build_at_once(trial: Trial, builds: Sequence[Sequence[str]], kills: int = 0, seed: int = 1) -> list[str]:
+    """Build at once in one warehouse, then each alone in another; return what is wrong.
+
+    `kills`: so many of the first builds are killed at moments drawn by `seed`, and begun anew at once. Where the trial
+    runs commands in this process, the last build is made here.
+    """
+    wrong: list[str] = []
+    shared, alone = trial.folder / "shared.duckdb", trial.folder / "alone.duckdb"
+    command = [["build", *build, "--json", "--warehouse"] for build in builds]
+    started = time.monotonic()
+    given = [[*each, str(shared)] for each in command]
+    here = given[-1:] if trial.inside else []
+    processes = [trial.start(f"shared-{at}", each) for at, each in enumerate(given[: len(given) - len(here)])]
+    killer = threading.Thread(target=_kill, args=(processes[:kills], random.Random(seed), shared))
+    killer.start()
+    told_here = [trial.tell("shared-here", each) for each in here]
+    killer.join()
+    told = [trial.tell("shared-again", each) for each in given[:kills]]
+    for process in processes[kills:]:
+        out, err = process.communicate()
+        told.append((process.returncode, out, err))
+    told += told_here
+    seconds = time.monotonic() - started
+    wrong += [f"{build}: {err[-500:]}" for build, (code, _, err) in zip(builds, told, strict=True) if code]
+    requests = trial.requests()
+    total, twice = count_calls(shared)
+    single = [trial.run("alone", [*each, str(alone)])[1] for each in command]
+    once, _ = count_calls(alone)
+    wrong += [
+        f"{build}: other bytes than alone"
+        for build, (_, out, _), tables in zip(builds, told, single, strict=True)
+        if read_tables(out) != tables
+    ]
+    repeated = count_repeated(requests)
+    if twice or total != once:
+        wrong.append(f"{twice} calls asked twice; {total} were asked at once, {once} one after the other")
+    wrong += [f"left behind: {each}" for each in [*trial.find_orphans(), *trial.find_litter(shared)]]
+    print(
+        f"{len(builds)} at once, {kills} killed: {total} calls, {twice} twice; {len(requests)} requests, {repeated} repeated; "
+        f"{seconds:.0f} s; {'; '.join(wrong) or 'same bytes'}",
+        flush=True,
+    )
+    return wrong
+
+
+def _kill(processes: Sequence["subprocess.Popen[str]"], draw: random.Random, warehouse: Path) -> None:
+    for process in processes:
+        stop(process, signal.SIGKILL, draw.randrange(_LINES), draw.randrange(_MOST_JOURNALLED), warehouse)
+
+
+def main() -> int:
+    """Try both groups."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--whole", action="store_true")
+    for name, default in (("kills", 2), ("seed", 1)):
+        parser.add_argument(f"--{name}", type=int, default=default)
+    given = parser.parse_args()
+    wrong: list[str] = []
+    for kills in (0, given.kills):
+        for builds in [OVERLAPPING, ALL] if given.whole else [OVERLAPPING]:
+            with tempfile.TemporaryDirectory() as folder:
+                wrong += build_at_once(Trial(Path(folder)), builds, kills, given.seed)
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,67 @@
+"""Whether published rows say what the world said: of people within the age of replies, of pages on the very day."""
+
+from collections.abc import Mapping, Sequence
+from datetime import date
+from pathlib import Path
+
+from trials.months.month_world import day_of
+
+from factmill.tasks.storage.warehouse import open_warehouse
+
+WINDOW = 3
+"""Days of which a person's row may be: replies of the Wikidata serve two days and a half."""
+
+
+def find_wrong_rows(
+    warehouse: Path,
+    day: int,
+    people: Sequence[Mapping[str, tuple[str, str]]],
+    revisions: Mapping[str, Sequence[tuple[date, int]]],
+) -> tuple[dict[str, int], list[str]]:
+    """Return benchmark → published rows of the newest builds, and what is wrong with them.
+
+    `people`: day → name → label and description; `revisions`: title → day and id of each, the oldest first.
+    """
+    with open_warehouse(warehouse) as db:
+        newest = dict(
+            db.execute("SELECT benchmark, arg_max(build_id, published_at) FROM builds GROUP BY benchmark").fetchall()
+        )
+        told = db.execute(
+            "SELECT question_entity, question_entity_description FROM granola_eq WHERE build_id = ?",
+            [newest.get("granola")],
+        ).fetchall()
+        pinned = db.execute("SELECT Topic, revid FROM slaq WHERE build_id = ?", [newest.get("slaq")]).fetchall()
+        (fanout,) = db.execute(
+            "SELECT count(*) FROM fanoutqa WHERE build_id = ?", [newest.get("fanoutqa")]
+        ).fetchone() or (0,)
+    counts = {"granola": len(told), "slaq": len(pinned), "fanoutqa": fanout}
+    return counts, [
+        *_judge_people(dict(told), people[max(0, day - WINDOW + 1) : day + 1], people[0]),
+        *_judge_pages(dict(pinned), day, revisions),
+    ]
+
+
+def _judge_people(
+    told: Mapping[str, str], days: Sequence[Mapping[str, tuple[str, str]]], first: Mapping[str, tuple[str, str]]
+) -> list[str]:
+    wrong = []
+    for name in first:
+        named = [labels[name][0] == name for labels in days]
+        if name in told and told[name] not in {labels[name][1] for labels in days}:
+            wrong.append(f"{name} is told as {told[name]!r}, which Wikidata has not said lately")
+        if name in told and not any(named):
+            wrong.append(f"{name} is published, though nobody bears that name any more")
+        if name not in told and all(named):
+            wrong.append(f"{name} is not published")
+    return wrong
+
+
+def _judge_pages(pinned: Mapping[str, int], day: int, revisions: Mapping[str, Sequence[tuple[date, int]]]) -> list[str]:
+    wrong = []
+    for title, revid in pinned.items():
+        (*_, expected) = (
+            (each for at, each in revisions.get(title, ()) if at < day_of(day)) if title in revisions else (revid,)
+        )
+        if revid != expected:
+            wrong.append(f"{title} is of revision {revid}; on that day revision {expected} was its newest")
+    return wrong

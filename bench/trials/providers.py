@@ -1,0 +1,363 @@
+"""Servers that behave as model providers do behind `factmill evaluate` and `factmill build`: what comes of each behaviour.
+
+    python bench trials.providers [--habits account "reach: only streams"] [--runs granola …]
+    python bench trials.providers --planted [--seeds 20]
+    python bench trials.providers --equal
+    … --factmill OTHER/.venv/bin/factmill      measures another checkout by the same servers
+
+A line a behaviour and run (an evaluation of 40 questions of GRANOLA-EQ or of SLAQ with a judge, or a small build): exit codes
+of a run and of the same command again, n or rows, items without a score by reason, items whose score is not what the
+model knows, requests of the last run, what the provider charged for the first run, what the report says, and what is charged
+by all questions under a bound of US$. Settings that a checkout does not know are left out of its world's file. Exits 1 where
+a line is not as expected, which stands at its end.
+
+`--planted`: a model that is right with p = 0.7, where 25 % of requests fail, 20 % of prompts are blocked and 20 % of
+answers are cut. The share is that of scored items that are neither blocked nor cut (GRANOLA-EQ publishes it as selective
+accuracy; SLAQ's accuracy counts refusals as wrong), with the interval of all shares. It holds p in at least 17 of 20 runs.
+"""
+
+import argparse
+import json
+import os
+import shutil
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+from support.commands.command import Ran
+from support.commands.other_command import OtherCommand
+from support.habits.planted import Planted, read_gold
+from support.habits.provider_habits import REFUSALS, ProviderHabit, fail_block_and_cut, make_habits
+from support.habits.provider_server import PRICES, Book, ProviderServer
+from support.habits.runs import read_tables
+from trials.worlds import write_provider_world
+
+from factmill.flows.prefect_server import prefect_server, prefect_settings
+from factmill.tasks.core.measures.metrics import Scores, measure
+
+RUNS: dict[str, tuple[str, ...]] = {
+    "granola": ("evaluate", "granola", "--setting", "greedy", "--limit", "40"),
+    "slaq": ("evaluate", "slaq", "--setting", "short", "--limit", "8"),
+    "build granola": ("build", "granola", "--limit", "8", "--samples", "3"),
+    "build slaq": ("build", "slaq", "--category", "Astronomy", "--per-half", "2", "--candidates", "16"),
+}
+_UNSCORED = {"blocked": "refused", "cut": "cut_off", "failed": "model_failed"}
+"""What a behaviour did to a model under test → why the item has no score."""
+_WELL_SPENT = 0.85
+"""Share of a bound that has to buy replies."""
+SHARE, FAILING, BLOCKED, CUT = 0.7, 0.25, 0.2, 0.2
+_EQUAL_USD = 1e-6
+
+
+@dataclass
+class Outcome:
+    """What a run came to."""
+
+    ran: Ran
+    report: dict[str, Any] = field(default_factory=dict)
+    rows: int = 0
+    """Published rows, or scored items."""
+    unscored: Counter[str] = field(default_factory=Counter)
+    misread: int = 0
+    """Scored items whose score is not what the model knows."""
+    tables: Any = None
+
+    @property
+    def last_line(self) -> str:
+        lines = [line for line in self.ran.err.splitlines() if line.strip()]
+        return lines[-1][:160] if lines else ""
+
+
+@dataclass
+class Trial:
+    """A checkout's command, a warehouse with the builds that are measured on, and the servers."""
+
+    command: OtherCommand
+    folder: Path
+    builds: dict[str, str]
+    planted: Planted
+    plain: dict[str, Outcome] = field(default_factory=dict)
+
+    def run(self, name: str, url: str, habit: ProviderHabit, run: str, warehouse: Path, *more: str) -> Outcome:
+        """Run a command against the server at a URL."""
+        world = write_provider_world(self.folder, name, url, PRICES | habit.settings, habit.attempts, self.command)
+        arguments = [*RUNS[run], *more, "--world", str(world), "--warehouse", str(warehouse), "--json"]
+        if run in self.builds:
+            arguments += ["--build", self.builds[run], "--reports", str(self.folder / "reports")]
+        ran = self.command(*arguments, **habit.environment)
+        printed = [line for line in ran.out.splitlines() if line.startswith("{")]
+        outcome = Outcome(ran, json.loads(printed[-1]) if printed else {})
+        if outcome.report and not ran.code:
+            read_outcome(outcome, warehouse, run, self.planted)
+        return outcome
+
+    def copy_warehouse(self, name: str) -> Path:
+        """Return a copy of the warehouse."""
+        path = self.folder / f"{name}.duckdb"
+        shutil.copy(self.folder / "measured.duckdb", path)
+        return path
+
+
+def read_outcome(outcome: Outcome, warehouse: Path, run: str, planted: Planted) -> None:
+    """Read what a run published."""
+    if "evaluation_id" not in outcome.report:
+        outcome.rows, outcome.tables = outcome.report["rows"], read_tables(warehouse, outcome.report)
+        for reasons in outcome.report["reasons"].values():
+            outcome.unscored.update(reasons)
+        return
+    for _, question, unscored, value in read_scores(warehouse, run, outcome.report["evaluation_id"]):
+        if unscored:
+            outcome.unscored["judge" if unscored.startswith("judge_") else unscored] += 1
+        else:
+            outcome.rows += 1
+            outcome.misread += value != planted.is_right(question)
+
+
+def read_scores(warehouse: Path, benchmark: str, build_id: str) -> list[tuple[str, str, str, float | None]]:
+    """Return (cluster, question, why there is no score, accuracy) of each answer."""
+    with duckdb.connect(str(warehouse), read_only=True) as db:
+        return db.execute(
+            f"SELECT a.cluster, a.question, a.unscored, s.value FROM {benchmark}_answers a LEFT JOIN {benchmark}_scores s "
+            "ON s.build_id = a.build_id AND s.setting = a.setting AND s.question_id = a.question_id AND s.metric = 'accuracy' "
+            "WHERE a.build_id = ?",
+            [build_id],
+        ).fetchall()
+
+
+def count_expected(book: Book) -> Counter[str]:
+    """Return how many items should lack a score, by reason, as the server knows."""
+    found: Counter[str] = Counter()
+    for kind, contents in book.noted.items():
+        role, _, what = kind.partition(" ")
+        found["judge" if role == "judge" else _UNSCORED[what]] += len(contents)
+    return found
+
+
+@dataclass(frozen=True)
+class Tried:
+    """The same command, run several times against one behaviour."""
+
+    habit: ProviderHabit
+    run: str
+    book: Book
+    outcomes: Sequence[Outcome]
+    asked_again: Sequence[str]
+    """Contents of the requests of the last run."""
+    owed_usd: float
+    """What the provider charged for the first run."""
+
+
+def try_habit(trial: Trial, server: ProviderServer, name: str, habit: ProviderHabit, run: str) -> bool:
+    """Run a command against a behaviour, and again; print a line; True when all is as expected."""
+    address = f"{name} {run}"
+    book, url, warehouse = server.books[address], server.url(address), trial.copy_warehouse("tried")
+    outcomes = [trial.run("tried", url, habit, run, warehouse)]
+    owed = book.owed_usd
+    if habit.recovers:
+        book.is_recovered = True
+        outcomes.append(trial.run("tried", url, habit, run, warehouse))
+    before = len(book.asked)
+    outcomes.append(trial.run("tried", url, habit, run, warehouse))
+    warehouse.unlink()
+    tried = Tried(habit, run, book, outcomes, book.asked[before:], owed)
+    faults, last = [*find_faults(trial, tried), *find_money_faults(tried)], outcomes[-1]
+    bounded = "-"
+    if habit.bound_usd:
+        bounded, fault = try_bound(trial, server, name, habit, run)
+        faults += [fault] if fault else []
+    cost = outcomes[0].report.get("cost_usd", 0.0)
+    codes = " ".join(str(outcome.ran.code) for outcome in outcomes)
+    reasons = ", ".join(f"{reason} {count}" for reason, count in sorted(last.unscored.items())) or "-"
+    if run.startswith("build") and last.rows == trial.plain[run].rows:
+        reasons = "-"
+    print(
+        f"{name:44} {run:13} {codes:5} {last.rows:4} {reasons:34} {last.misread:4} {len(tried.asked_again):5} "
+        f"{owed:8.4f} {cost:8.4f} {bounded:6} {'; '.join(faults)}",
+        flush=True,
+    )
+    return not faults
+
+
+def try_bound(trial: Trial, server: ProviderServer, name: str, habit: ProviderHabit, run: str) -> tuple[str, str]:
+    """Run with a bound; return what the provider charged, and what is wrong with that."""
+    address = f"{name} {run} bound"
+    warehouse = trial.copy_warehouse("bounded")
+    more = ("--limit", "1000", "--max-cost", str(habit.bound_usd))
+    outcome = trial.run("bounded", server.url(address), habit, run, warehouse, *more)
+    warehouse.unlink()
+    owed = server.books[address].owed_usd
+    fault = ""
+    if owed > habit.bound_usd:
+        fault = f"BOUND of {habit.bound_usd} CROSSED"
+    elif outcome.ran.code not in (0, 3):
+        fault = f"EXIT {outcome.ran.code} under a bound: {outcome.last_line}"
+    elif outcome.ran.code and habit.is_cost_told and owed < _WELL_SPENT * habit.bound_usd:
+        fault = f"BOUND of {habit.bound_usd}: little of it buys replies"
+    return f"{owed:.4f}", fault
+
+
+def find_faults(trial: Trial, tried: Tried) -> Iterator[str]:
+    """Yield in what the ends, rows and requests of runs are not as expected."""
+    expected, last = [1, 0, 0] if tried.habit.recovers else [0, 0], tried.outcomes[-1]
+    if [outcome.ran.code for outcome in tried.outcomes] != expected:
+        failed = next((outcome for outcome in tried.outcomes if outcome.ran.code), last)
+        yield f"EXIT, expected {expected}: {failed.last_line}"
+    if any("Traceback" in outcome.ran.err for outcome in tried.outcomes):
+        yield "TRACEBACK"
+    if tried.book.faults:
+        yield f"THE SERVER FAILED: {tried.book.faults[0]}"
+    if not tried.run.startswith("build"):
+        yield from find_unscored_faults(tried, last)
+    elif last.tables != trial.plain[tried.run].tables:
+        yield f"ROWS, expected those of the plain server ({trial.plain[tried.run].rows})"
+    noted = tried.book.noted.items()
+    failing = {content for kind, contents in noted if kind.endswith("failed") for content in contents}
+    if set(tried.asked_again) != failing:
+        yield f"ASKED AGAIN, expected {len(failing)} prompts"
+
+
+def find_unscored_faults(tried: Tried, last: Outcome) -> Iterator[str]:
+    """Yield in what the answers of an evaluation are not as the server knows them."""
+    expected = count_expected(tried.book)
+    if last.misread:
+        yield "MISREAD"
+    if not last.ran.code and last.unscored != expected:
+        yield f"UNSCORED, expected {dict(expected)}"
+    if twice := sum(count > 1 for count in tried.book.answered.values()):
+        yield f"ASKED TWICE: {twice} answers"
+
+
+def find_money_faults(tried: Tried) -> Iterator[str]:
+    """Yield in what the first run's report is wrong about its cost, or silent."""
+    first, habit = tried.outcomes[0], tried.habit
+    if first.ran.code:
+        return
+    said = first.ran.out + first.ran.err
+    if habit.is_cost_told and abs(first.report["cost_usd"] - tried.owed_usd) > _EQUAL_USD:
+        yield "COST"
+    if not habit.is_cost_told and "unknown" not in said:
+        yield "COST UNKNOWN is not told"
+    if habit.says_in_report not in said:
+        yield f"NOT TOLD: {habit.says_in_report}"
+
+
+def try_all(trial: Trial, names: Sequence[str], runs: Sequence[str]) -> bool:
+    """Try behaviours; True when all is as expected."""
+    habits = make_habits()
+    if not REFUSALS.is_file():
+        print(f"no refusals of providers are tried: {REFUSALS} is not there")
+    chosen = {
+        name: habit for name, habit in habits.items() if name == "plain" or not names or name.startswith(tuple(names))
+    }
+    addresses = {
+        f"{name} {run}{more}": habit for name, habit in chosen.items() for run in RUNS for more in ("", " bound")
+    }
+    server = ProviderServer(addresses, trial.planted)
+    print(f"{'behaviour':44} {'run':13} exit  rows {'unscored':34} mis- asked  charged reported bound ", flush=True)
+    url, plain = server.url("plain granola bound"), habits["plain"]
+    for run in RUNS:
+        trial.plain[run] = trial.run("plain", url, plain, run, trial.copy_warehouse("plain"))
+    good = []
+    for name, habit in chosen.items():
+        if name == "plain" and names and not "plain".startswith(tuple(names)):
+            continue
+        good += [try_habit(trial, server, name, habit, run) for run in habit.runs if not runs or run in runs]
+    server.close()
+    print(f"{sum(good)} of {len(good)} lines are as expected")
+    return all(good)
+
+
+def try_planted(trial: Trial, seeds: int) -> bool:
+    """Measure a model that is right with p = 0.7; True when 17 of 20 intervals hold it."""
+    respond = partial(fail_block_and_cut, FAILING, BLOCKED, CUT)
+    habit = ProviderHabit(respond, "fails, blocks and cuts")
+    held: Counter[str] = Counter()
+    for seed in range(1, seeds + 1):
+        seeded = replace(trial, planted=Planted(trial.planted.gold, SHARE, seed))
+        server = ProviderServer({"planted": habit}, seeded.planted, seed)
+        warehouse = trial.copy_warehouse("planted")
+        for run in ("granola", "slaq"):
+            judged = ("--judge", "exact") if run == "slaq" else ()
+            outcome = seeded.run("planted", server.url("planted"), habit, run, warehouse, "--limit", "1000", *judged)
+            if outcome.ran.code:
+                print(f"{run:8} seed {seed:2}: exit {outcome.ran.code}: {outcome.last_line}", flush=True)
+                continue
+            scored = [
+                (cluster, value)
+                for cluster, _, unscored, value in read_scores(warehouse, run, outcome.report["evaluation_id"])
+                if not unscored and value is not None
+            ]
+            clusters, values = [cluster for cluster, _ in scored], np.array([value for _, value in scored], float)
+            [metric] = measure([Scores("", "share", clusters, clusters, values, unit="share", is_share=True)])
+            holds = (
+                metric.ci_low is not None and metric.ci_high is not None and metric.ci_low <= SHARE <= metric.ci_high
+            )
+            held[run] += holds
+            reasons = ", ".join(f"{reason} {count}" for reason, count in sorted(outcome.unscored.items()))
+            print(
+                f"{run:8} seed {seed:2}: {metric.value} [{metric.ci_low}, {metric.ci_high}] of {metric.n} "
+                f"{'' if holds else 'MISSES 0.7 '} unscored: {reasons}; read otherwise: {outcome.misread}",
+                flush=True,
+            )
+        server.close()
+        warehouse.unlink()
+    for run in ("granola", "slaq"):
+        print(f"{run}: {held[run]} of {seeds} intervals hold {SHARE}")
+    return all(held[run] >= 0.85 * seeds for run in ("granola", "slaq"))
+
+
+def main() -> int:
+    """Make the trials that the arguments name."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--habits", nargs="+", default=[], help="behaviours, by the beginnings of their names")
+    parser.add_argument("--runs", nargs="+", choices=list(RUNS), default=[])
+    parser.add_argument("--factmill", type=Path, help="the command of another checkout's virtual environment")
+    parser.add_argument("--planted", action="store_true")
+    parser.add_argument("--seeds", type=int, default=20)
+    parser.add_argument("--equal", action="store_true", help="builds by other ways to a server, beside the plain ones")
+    parser.add_argument("--list", action="store_true", help="list the behaviours")
+    given = parser.parse_args()
+    if given.list:
+        for name, habit in make_habits().items():
+            print(f"{name:44} {habit.says}")
+        return 0
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch)
+        home = folder / "home"
+        os.environ.update(prefect_settings(home))
+        with prefect_server(home) as prefect:
+            prefect.wait_ready()
+            command = OtherCommand(given.factmill, home, os.environ["PREFECT_API_URL"])
+            print(f"factmill of {command.root}", flush=True)
+            if given.equal:
+                from trials.provider_ways import compare_ways
+
+                good = compare_ways(command, folder, given.habits)
+            else:
+                trial = prepare(command, folder)
+                good = try_planted(trial, given.seeds) if given.planted else try_all(trial, given.habits, given.runs)
+            command.close()
+    return 0 if good else 1
+
+
+def prepare(command: OtherCommand, folder: Path) -> Trial:
+    """Build what is measured on."""
+    warehouse = folder / "measured.duckdb"
+    builds = {}
+    for benchmark in ("granola", "slaq"):
+        ran = command("build", benchmark, "--warehouse", warehouse, "--json")
+        if ran.code:
+            raise SystemExit(f"{benchmark}: the build ends with {ran.code}: {ran.err[-1000:]}")
+        builds[benchmark] = ran.json["build_id"]
+    return Trial(command, folder, builds, Planted(read_gold(warehouse), SHARE))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

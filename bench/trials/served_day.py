@@ -1,0 +1,193 @@
+"""A day of schedule in minutes: `factmill serve` is restarted three times, and each slot is done exactly once.
+
+    python bench trials.served_day [--every 60] [--folder FOLDER]
+
+A slot every minute stands for one every hour. Real processes on a real Prefect server: serve is stopped with SIGTERM while
+a rebuild waits for its model, killed with SIGKILL while one does, and two slots pass; stopped with SIGHUP between two
+rebuilds, and two slots pass. Prints slot → runs → states; exits 1 when a slot is done twice or never.
+"""
+
+import argparse
+import re
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from support.commands.command import Factmill, Process
+from support.models.scripted_chat import Message, ScriptedChat, write_chat_world
+from support.processes.standing import Standing, standing_server
+from support.webs.prepared import copy_prepared
+
+_SERVE = """benchmarks = ["granola"]
+world = "{world}"
+mode = "refresh"
+interval = "{every}s"
+[granola]
+limit = 3
+samples = 1
+min_levels = 1
+"""
+_MISSED = 2
+"""Slots that pass while nothing is served."""
+_NAME = "rebuild/rebuild-chatty"
+
+
+class ServedDay:
+    """All that stands while the day goes by."""
+
+    def __init__(self, folder: Path, every_s: int, stack: ExitStack) -> None:
+        self.every_s = every_s
+        self.chat = ScriptedChat(self._answer)
+        stack.callback(self.chat.close)
+        self.home = folder / "home"
+        self.home.mkdir(parents=True)
+        copy_prepared(self.home)
+        self.standing: Standing = stack.enter_context(standing_server(folder, None))
+        self._config = folder / "serve.toml"
+        world = write_chat_world(folder, self.chat.url, ["author"])
+        self._config.write_text(_SERVE.format(world=world, every=every_s), "utf-8")
+        self._stack = stack
+        self.events: list[tuple[datetime, str]] = []
+        self.wrong: list[str] = []
+
+    @staticmethod
+    def _answer(messages: Sequence[Message]) -> tuple[int, str]:
+        answer = re.findall("<answer>(.*?)</answer>", str(messages[-1]["content"]))[-1]
+        return 200, f"1:: {answer}"
+
+    def serve(self) -> Process:
+        """Start serving."""
+        process = Factmill(self.home, self.standing.api).start("serve", "--config", self._config, TEST_KEY="x")
+        self._stack.callback(process.kill)
+        self._note("serve starts")
+        return process
+
+    def stop(self, process: Process, how: signal.Signals) -> None:
+        """Stop serving, and keep what it printed."""
+        process.send_signal(how)
+        out, err = process.communicate()
+        self._note(f"serve gets {how.name}, and ends with {process.returncode}")
+        print(f"--- what serve printed until {how.name}\n{out}{err}", end="", flush=True)
+        for noise in ("Traceback", "nanobind", "leaked"):
+            if noise in out + err:
+                self.wrong.append(f"until {how.name} serve printed {noise!r}")
+
+    def slots(self) -> list[datetime]:
+        """Return the slots until now, from the anchor that the server has."""
+        schedule = self.standing.deployment(_NAME)["schedules"][0]["schedule"]
+        anchor = datetime.fromisoformat(schedule["anchor_date"])
+        count = int((datetime.now(UTC) - anchor).total_seconds() // self.every_s)
+        return [anchor + timedelta(seconds=self.every_s * number) for number in range(1, count + 1)]
+
+    def runs(self) -> list[dict[str, Any]]:
+        """Return all rebuilds, as they were begun."""
+        found = self.standing.ask(
+            "/flow_runs/filter", flows={"name": {"any_": ["rebuild"]}}, flow_runs={}, sort="START_TIME_ASC"
+        )
+        return [each for each in found if each["state_type"] != "SCHEDULED"]
+
+    def wait_completed(self, more: int) -> None:
+        """Wait until so many more rebuilds are completed."""
+        wanted = sum(each["state_type"] == "COMPLETED" for each in self.runs()) + more
+        self._wait(lambda: sum(each["state_type"] == "COMPLETED" for each in self.runs()) >= wanted)
+
+    def wait_asked(self) -> None:
+        """Let the model hold its answers, and wait until a rebuild waits for one."""
+        self.chat.free.clear()
+        seen = len(self.chat.web.seen)
+        self._wait(lambda: len(self.chat.web.seen) > seen)
+
+    def let_slots_pass(self) -> None:
+        """Wait until slots have fallen while nothing is served."""
+        before = self.slots()
+        self._wait(lambda: len(self.slots()) >= len(before) + _MISSED)
+        time.sleep(2)  # the last of them is over
+
+    def live(self) -> None:
+        """Live the day."""
+        process = self.serve()
+        self.wait_asked()
+        self.stop(process, signal.SIGTERM)
+        self.chat.free.set()
+        process = self.serve()
+        self.wait_completed(1)
+        self.wait_asked()
+        self.stop(process, signal.SIGKILL)
+        self.let_slots_pass()
+        self.chat.free.set()
+        process = self.serve()
+        self.wait_completed(2)
+        self.stop(process, signal.SIGHUP)
+        self.let_slots_pass()
+        process = self.serve()
+        self.wait_completed(1)
+        self.stop(process, signal.SIGTERM)
+
+    def _wait(self, look: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + 10 * self.every_s
+        while not look():
+            if time.monotonic() > deadline:
+                self.judge()
+                sys.exit("nothing happens for ten slots")
+            time.sleep(1)
+
+    def judge(self) -> None:
+        """Print slot → runs → states, and note what is wrong."""
+        slots, runs = self.slots(), self.runs()
+        by_slot: dict[datetime, list[dict[str, Any]]] = {slot: [] for slot in slots}
+        for run in runs:
+            slot = datetime.fromisoformat(run["expected_start_time"])
+            if slot in by_slot:
+                by_slot[slot].append(run)
+            else:
+                self.wrong.append(f"{run['name']} is of no slot: {slot}")
+        extra = [
+            each for each in runs if {"catch-up", "goes-on"} & {*each["tags"]} and each["state_name"] == "Completed"
+        ]
+        print("slot → runs of its own → done by")
+        events = [*self.events]
+        for slot, at in by_slot.items():
+            while events and events[0][0] <= slot:
+                print("    {:%H:%M:%S} {}".format(*events.pop(0)))
+            states = [each["state_name"] for each in at]
+            later = sorted(each["created"] for each in extra if datetime.fromisoformat(each["created"]) > slot)
+            by = "its run"
+            if "LeftAlone" in states:
+                by = "the run that was at it"
+            elif "Completed" not in states:
+                by = f"the run that began at {later[0][11:19]} to make up for it" if later else "nobody"
+            print(f"{slot:%H:%M:%S}  {', '.join(states) or 'none':30} {by}")
+            if states.count("Completed") > 1 or (by == "nobody" and slot != slots[-1]):
+                self.wrong.append(f"the slot {slot:%H:%M:%S} is done {states.count('Completed')} times")
+        for when, what in events:
+            print(f"    {when:%H:%M:%S} {what}")
+        print(f"runs that go on or make up for slots: {len(extra)}, after 3 restarts")
+        if len(extra) != 3:
+            self.wrong.append(f"{len(extra)} runs go on or make up for slots")
+
+    def _note(self, what: str) -> None:
+        self.events.append((datetime.now(UTC), what))
+
+
+def main() -> int:
+    """Live the day."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--every", type=int, default=60, help="Seconds between two slots.")
+    parser.add_argument("--folder", help="A new folder, which stays.")
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory() as temporary, ExitStack() as stack:
+        day = ServedDay(Path(given.folder or temporary), given.every, stack)
+        day.live()
+        day.judge()
+    print("\n".join(day.wrong) or "each slot was done exactly once")
+    return 1 if day.wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

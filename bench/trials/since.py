@@ -1,0 +1,156 @@
+"""A rebuild since an earlier build beside a full one: a share of articles and items is changed, in all five benchmarks.
+
+    python bench trials.since [--share 0.05] [--seed 1] [--rows 0] [--benchmark NAME …] [--embedded]
+
+Builds each benchmark, changes the share, rebuilds with `--since last` in the same warehouse and in full in a new one, and
+holds the tables to each other, byte for byte. Prints how many calls each of the two sent; exits 1 when anything is wrong.
+The world is a copy of the embedded one behind addresses of its own, with models on a server; with `--embedded` it is the
+embedded one itself, whose services are called otherwise after every change, with its own author.
+"""
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.commands.command import Factmill
+from support.habits.runs import small_arguments
+from support.habits.server import HabitsServer
+from support.processes.standing_prefect import standing_server, wait_ready
+from support.worlds.planted_world import PlantedWorld, describe_models, stand_in
+from support.worlds.replies import replying
+
+from factmill.flows.prefect_server import prefect_settings
+from factmill.tasks.assets import ROOT
+from factmill.tasks.engine.naming.identities import world_identity
+
+BENCHMARKS = ("granola", "multihal", "biokalma", "slaq", "fanoutqa")
+
+
+@dataclass(frozen=True)
+class Beside:
+    """A rebuild since an earlier build, and a full one of the same world."""
+
+    benchmark: str
+    since: dict[str, Any]
+    full: dict[str, Any]
+
+    def __str__(self) -> str:
+        told = self.since["since"]
+        sent, of_all = self.since["calls_sent"], self.full["calls_sent"]
+        undecidable = sum(told["undecidable"].values())
+        same = "same bytes" if self.since["tables"] == self.full["tables"] else "OTHER BYTES"
+        return (
+            f"{self.benchmark:9} {of_all:6} {sent:6} {100 * sent / max(of_all, 1):6.1f} %  {told['changed']:6} {undecidable:6} "
+            f"{told['kept']:6} {told['lasting']:6} {told['requests']:6}   {same}"
+        )
+
+
+def main() -> int:
+    """Compare."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--share", type=float, default=0.05)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--rows", type=int, default=0, help="Size of the sources, about; 0: all of them.")
+    parser.add_argument("--benchmark", action="append", choices=BENCHMARKS)
+    parser.add_argument("--embedded", action="store_true", help="The embedded world itself and its author.")
+    given = parser.parse_args()
+    if "PREFECT_HOME" not in os.environ:  # Prefect reads its settings when it is imported, which it is already
+        with tempfile.TemporaryDirectory() as folder:
+            settings = {**os.environ, **prefect_settings(Path(folder) / "home")}
+            return subprocess.run(
+                [sys.executable, "-m", "trials.since", *sys.argv[1:]], env=settings, check=False
+            ).returncode
+    wrong = 0
+    print("benchmark   full  since          changed undec.   kept   last  looks")
+    with tempfile.TemporaryDirectory() as folder, standing_server() as api:
+        wait_ready(api)
+        home = Path(os.environ.get("FACTMILL_HOME") or f"{folder}/home")
+        compare = compare_embedded if given.embedded else compare_served
+        size = Size(given.rows, given.share, given.seed)
+        for found in compare(Path(folder), Factmill(home, api), given.benchmark or BENCHMARKS, size):
+            print(found, flush=True)
+            wrong += found.since["tables"] != found.full["tables"]
+    return 1 if wrong else 0
+
+
+@dataclass(frozen=True)
+class Size:
+    """How much is built and changed."""
+
+    rows: int
+    share: float
+    seed: int
+
+
+def compare_served(folder: Path, factmill: Factmill, benchmarks: Sequence[str], size: Size) -> Iterator[Beside]:
+    """Build, change a share, rebuild since then and in full; yield what each benchmark came to."""
+    planted = PlantedWorld(folder, factmill.home)
+    world = folder / "planted.toml"
+
+    def build(name: str, benchmark: str, *more: str) -> dict[str, Any]:
+        options = ["--world", world, *name_sources(benchmark), *more]
+        return _build(factmill, folder, name, benchmark, size, options)
+
+    with closing(HabitsServer()) as server:
+        with planted.served() as urls:
+            world.write_text(planted.describe(urls, describe_models(server)), "utf-8")
+            for each in benchmarks:
+                build("w", each)
+        planted.plant(size.share, size.seed)
+        with planted.served():
+            for each in benchmarks:
+                yield Beside(each, build("w", each, "--since", "last"), build("full", each))
+
+
+def compare_embedded(folder: Path, factmill: Factmill, benchmarks: Sequence[str], size: Size) -> Iterator[Beside]:
+    """The same with the embedded world, whose services are called otherwise when any of its files changes."""
+    planted = PlantedWorld(folder, factmill.home)
+    for each in benchmarks:
+        _build(factmill, folder, "w", each, size, [])
+    # before the day that its builds are of, so that they read the articles as changed
+    planted.plant(size.share, size.seed, datetime(2025, 12, 20, tzinfo=UTC))
+    with pytest.MonkeyPatch.context() as patch, replying():
+        stand_in(patch, planted.files)
+        try:
+            for each in benchmarks:
+                since = _build(factmill, folder, "w", each, size, ["--since", "last"])
+                yield Beside(each, since, _build(factmill, folder, "full", each, size, []))
+        finally:
+            patch.undo()
+            world_identity.cache_clear()
+
+
+def _build(
+    factmill: Factmill, folder: Path, name: str, benchmark: str, size: Size, options: Sequence[str | Path]
+) -> dict[str, Any]:
+    arguments = [*(small_arguments(benchmark, size.rows, folder) if size.rows else []), *options]
+    ran = factmill("build", benchmark, *arguments, "--warehouse", folder / f"{name}.duckdb", "--json")
+    if ran.code:
+        raise RuntimeError(f"{benchmark}, {name} ends with {ran.code}: {ran.err[-3000:]}")
+    report: dict[str, Any] = ran.json
+    return report
+
+
+def name_sources(benchmark: str) -> list[str]:
+    """Return the options by which a world that is not the embedded one reads that one's sources."""
+    sources = ROOT / "data" / "world" / "sources"
+    if benchmark == "granola":
+        return ["--source", str(sources / "entityquestions")]
+    if benchmark == "biokalma":
+        return ["--source", str(sources / "biokalma" / "pairs.jsonl")]
+    if benchmark == "multihal":
+        return ["--linker", "falcon"]
+    return []
+
+
+if __name__ == "__main__":
+    sys.exit(main())

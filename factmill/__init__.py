@@ -1,0 +1,131 @@
+"""factmill from Python: read what was built and score answers, with no server and no network.
+
+Build first (`factmill build all` makes every benchmark in the embedded world), or name a folder that `factmill release`
+or `factmill export` wrote. Tables are Arrow's; `.to_pandas()` makes a data frame of one.
+
+>>> import factmill
+>>> store = factmill.open()  # the warehouse of factmill's home; or open("release/")
+>>> store.table("granola_eq").num_rows == len(store.table("granola_eq").to_pandas())
+True
+>>> questions = factmill.questions("granola", setting="greedy", limit=3)
+>>> sorted(questions[0])
+['build', 'id', 'messages', 'question', 'setting']
+>>> answers = [{"id": each["id"], "answer": "IDK"} for each in questions]
+>>> scored = factmill.score("granola", answers, limit=3)
+>>> metrics = scored.metrics.to_pandas().set_index("id")
+>>> float(metrics.loc["greedy/share_idk", "value"]), int(metrics.loc["greedy/share_idk", "n"])
+(1.0, 3)
+
+What goes wrong is a `factmill.FactmillError`, which says what was found and what was expected.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from factmill.tasks.errors import FactmillError
+
+if TYPE_CHECKING:
+    from factmill.tasks.evaluation.offline import Scored
+    from factmill.tasks.storage.stores import Store
+
+__all__ = ["FactmillError", "open", "questions", "score"]
+
+
+def open(path: str | Path | None = None) -> Store:
+    """Return what is read from: a warehouse file, a release or other folder of tables, or a build of the home's warehouse by its id.
+
+    By default the home's warehouse. `store.builds()` lists builds, `store.table(name, build)` reads a table of one, by
+    default of the latest that has it; the metrics of an evaluation are its table `evaluation_metrics`.
+
+    >>> factmill.open().builds().column_names
+    ['build_id', 'benchmark', 'author', 'world', 'rows', 'published_at', 'caution']
+    >>> factmill.open().table("granola_ek")  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    factmill.tasks.errors.UnknownBuild: ...; did you mean granola_eq?
+    """
+    from factmill.flows.evaluate.sessions import open_store
+
+    return open_store(path)
+
+
+def _list(setting: str | Sequence[str]) -> tuple[str, ...]:
+    return (setting,) if isinstance(setting, str) else tuple(setting)
+
+
+def questions(
+    benchmark: str,
+    *,
+    source: str | Path | Store | None = None,
+    setting: str | Sequence[str] = (),
+    **options: Any,
+) -> list[dict[str, Any]]:
+    """Return what a model is asked: id, setting, question, messages and build each, as `factmill evaluate --questions` writes it.
+
+    `source`: as `open` takes it, or what that returned; by default the latest build of the home's warehouse: of whole builds of
+    the default source the newest, else the newest of all. `setting`: one or several, by default those of the paper. `options`: what else `factmill
+    evaluate BENCHMARK --help` names, as Python names it (`limit=20`, `languages=["eng"]`). Of a setting with several
+    turns the messages are the first.
+
+    >>> factmill.questions("slaq", setting="long", limit=1)[0]["messages"][-1]["role"]
+    'user'
+    """
+    from factmill.flows.evaluate.sessions import find_evaluation, open_session
+    from factmill.tasks.core.rows import rows_from_arrow
+    from factmill.tasks.evaluation.offline import describe_question
+
+    session = open_session(benchmark, source, _list(setting) or find_evaluation(benchmark).usual, **options)
+    evaluation, params = session.evaluation, session.inputs.params
+    return [
+        describe_question(asked, evaluation.fill(asked, params).messages(), session.build)
+        for asked in rows_from_arrow(evaluation.asked, session.list_questions())
+    ]
+
+
+def score(
+    benchmark: str,
+    answers: str | Path | Mapping[str, str] | Iterable[Mapping[str, Any]],
+    *,
+    source: str | Path | Store | None = None,
+    setting: str | Sequence[str] = (),
+    model: str = "answers",
+    asked: Sequence[Mapping[str, Any]] | None = None,
+    **options: Any,
+) -> Scored:
+    """Return what answers are worth: `.answers`, `.scores` and `.metrics` as Arrow tables, `.notes` on what does not fit.
+
+    The numbers are those of `factmill evaluate BENCHMARK --answers FILE`. `answers`: objects with id, answer and, where
+    there are several, setting, and the build of `questions`, which is then measured on; or id → answer; or a file of such objects, one a line; or oracle, guesser, silent.
+    A question without an answer is unscored, as missing. `asked`: rows of what was asked, as `.answers` has them, in place
+    of a source; `model`: what the model is called; the rest as in `questions`. No judge is asked: where there is one, the program `exact` stands in, and its
+    accuracy is a lower bound.
+
+    >>> factmill.score("slaq", "oracle", setting="short").metrics["value"][0].as_py()
+    1.0
+    >>> factmill.score("slaq", {}, tau=1)
+    Traceback (most recent call last):
+    factmill.tasks.errors.UsageError: slaq: there is no option tau
+    """
+    from factmill.flows.evaluate.sessions import find_evaluation, open_session
+    from factmill.tasks.core.evaluation.answers import AnswersFile, read_answers
+    from factmill.tasks.evaluation.measured import load_answers
+    from factmill.tasks.evaluation.offline import take_asked
+    from factmill.tasks.evaluation.record import BUILT_IN
+    from factmill.tasks.storage.source_files import lock_source
+
+    evaluation = find_evaluation(benchmark)
+    settings = _list(setting) or evaluation.plain
+    found: AnswersFile | str
+    if isinstance(answers, str) and answers in BUILT_IN:
+        found, model = answers, answers
+    elif isinstance(answers, str | Path):
+        found = load_answers(lock_source(Path(answers)))
+    else:
+        pairs = answers.items() if isinstance(answers, Mapping) else None
+        rows = answers if pairs is None else ({"id": each, "answer": text} for each, text in pairs)
+        found = read_answers(enumerate(rows, 1), "answers")
+    asked_of = "" if isinstance(found, str) else found.build
+    session = open_session(benchmark, source, settings, reads=asked is None, asked_of=asked_of, **options)
+    return session.score_answers(found, model, None if asked is None else take_asked(evaluation, asked))

@@ -1,0 +1,183 @@
+"""Checks for the package of a benchmark, which its own tests call; factmill's five are held to them too.
+
+>>> from factmill.testing import check_layers, check_record
+>>> check_layers("granola")
+>>> check_record("granola")
+
+`check_commands` builds the benchmark in the embedded world and tries every command on it. Each check raises AssertionError
+with what was found.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Any
+
+import factmill
+from factmill.flows.benchmarks import GROUP, find_benchmark
+from factmill.flows.evaluate.evaluations import EVALUATIONS
+from factmill.flows.prefect_server import prefect_server
+from factmill.flows.running import load_flow
+from factmill.tasks.core.rows import column_docs
+from factmill.tasks.engine.benchmark import Benchmark, load_place
+from factmill.tasks.engine.naming.rooms import find_imports, read_code
+from factmill.tasks.evaluation.record import BUILT_IN
+from factmill.tasks.options import BY_FILES, HIDDEN, OF_MODELS, RunOptions
+
+NETWORK = (
+    "anthropic",
+    "fastapi",
+    "httpx",
+    "mwclient",
+    "openai",
+    "requests",
+    "SPARQLWrapper",
+    "urllib.request",
+    "uvicorn",
+)
+"""Libraries that ask services. A package asks through `factmill.tasks.lookups` and its steps' batches, which record."""
+DATABASE = ("duckdb",)
+"""A package's rows go through its steps; factmill.tasks.storage reads and writes them."""
+IMPURE = (
+    *("assets", "clients", "engine", "evaluation", "graph", "lookups", "memory", "models", "options", "processes"),
+    *("progress", "release", "reports", "settings", "storage", "world"),
+)
+"""Packages of factmill.tasks that a `core` must not import."""
+
+
+def check_layers(name: str) -> None:
+    """Hold the modules of a benchmark's package to the layers that factmill's own keep to."""
+    found = list(_list_forbidden_imports(name))
+    assert not found, "\n".join(found)
+
+
+def _list_forbidden_imports(name: str) -> Iterator[str]:
+    packages = {entry.name: entry.value.partition(":")[0].rpartition(".")[0] for entry in entry_points(group=GROUP)}
+    own = packages[name] or entry_points(group=GROUP)[name].value.partition(":")[0]
+    others = tuple(f"{package}." for package in packages.values() if package and package != own)
+    flows = "factmill.flows."
+    pure = (*NETWORK, *DATABASE, "prefect", flows, *(f"factmill.tasks.{each}." for each in IMPURE))
+    for module, text in read_code((own.partition(".")[0],)).items():
+        if not f"{module}.".startswith(f"{own}."):
+            continue
+        is_core = ".core." in f"{module.removeprefix(own)}."
+        for imported in sorted(find_imports(module, text)):
+            if f"{imported}.".startswith(others):
+                yield f"{module} imports {imported}: benchmarks do not know each other"
+            elif imported.partition(".")[0] in DATABASE:
+                yield f"{module} imports {imported}: tables are read and written by factmill.tasks.storage alone"
+            elif imported in NETWORK or imported.startswith(tuple(f"{each}." for each in NETWORK)):
+                yield f"{module} imports {imported}: services are asked through factmill.tasks.lookups, which records"
+            elif is_core and f"{imported}.".startswith(tuple(f"{each.rstrip('.')}." for each in pure)):
+                yield f"{module} imports {imported}: what is in core is pure, and uses core and text alone"
+
+
+def check_record(name: str) -> None:
+    """Hold a benchmark's record, and what it names, to what commands, Prefect's form, releases and locks expect of it."""
+    benchmark = find_benchmark(name)
+    _check_names(benchmark)
+    _check_options(benchmark)
+    _check_form(benchmark)
+    if benchmark.release and benchmark.evaluation:
+        headline, main = load_place(benchmark.release).card.headline, EVALUATIONS[name].main
+        assert headline == main, f"the release's headline is {headline}, the evaluation's main metric {main}"
+    if benchmark.page:
+        assert callable(load_place(benchmark.page)), benchmark.page
+
+
+def _check_names(benchmark: Benchmark) -> None:
+    assert load_flow(benchmark).name == benchmark.name
+    assert benchmark.shown.keys() | {benchmark.part, *benchmark.trace} <= benchmark.row.model_fields.keys()
+    listed = [column for column in benchmark.trace if benchmark.row.model_fields[column].annotation is not str]
+    assert not listed, f"trace names {', '.join(listed)}, which is no text: it names columns that hold one id"
+    assert {side.table for side in benchmark.beside} | set(benchmark.held_out) <= benchmark.tables.keys()
+    for side in benchmark.beside:
+        assert side.column in benchmark.tables[side.table].model_fields, side
+    assert {*benchmark.forms.json_columns, *benchmark.forms.arrays} <= benchmark.tables.keys()
+    for table, row in benchmark.tables.items():
+        without = [column for column, doc in column_docs(row).items() if not doc]
+        assert not without, f"{table}: no docstring says what {', '.join(without)} means"
+
+
+def _check_options(benchmark: Benchmark) -> None:
+    import typer
+
+    from factmill.flows.cli.main import app
+
+    command = typer.main.get_command(app).commands["build"].commands[benchmark.name]  # type: ignore[attr-defined]
+    options = {option.name: option for option in command.params}
+    left_out = {*HIDDEN, *(() if benchmark.roles(benchmark.params()) else OF_MODELS)}
+    for model, hidden in ((benchmark.params, set[str]()), (RunOptions, left_out)):
+        for name in model.model_fields.keys() - hidden:
+            description = model.model_fields[name].description
+            assert description, f"{model.__name__}.{name} has no docstring, which is its help"
+            assert options[name].help.startswith(description), name
+
+
+def _check_form(benchmark: Benchmark) -> None:
+    """Hold what Prefect shows of the flow's parameters to their models."""
+    form = load_flow(benchmark).parameters
+    assert list(form.properties) == ["params", "run"], list(form.properties)
+    for model in (benchmark.params, RunOptions):
+        shown = form.definitions[model.__name__]["properties"]
+        assert shown.keys() == model.model_fields.keys() - {*HIDDEN, *BY_FILES}
+        assert all(each["description"] for each in shown.values())
+
+
+def check_commands(name: str, home: Path, *options: str) -> dict[str, Any]:
+    """Build a benchmark in the embedded world and try every command on it; return the report of the build.
+
+    `home`: an empty folder for what is built. `options`: of `factmill build NAME`. The second build has to find the first;
+    rows are shown, the first is explained, the build is rebuilt byte for byte from its recorded calls, exported, released
+    and shown as a page. Built-in models are measured: `report["measured"]` is model → metric's id → value.
+    """
+    with prefect_server(home) as server:
+        if server:
+            server.wait_ready()
+        return _check_commands(find_benchmark(name), home, *options)
+
+
+def _check_commands(benchmark: Benchmark, home: Path, *options: str) -> dict[str, Any]:
+    def run(*arguments: str | Path) -> str:
+        command = [sys.executable, "-c", "from factmill.flows.cli.entry import main; main()", *map(str, arguments)]
+        environment = os.environ | {"FACTMILL_HOME": str(home)}
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, f"factmill {' '.join(map(str, arguments))}: {done.stdout}{done.stderr}"
+        return done.stdout
+
+    name = benchmark.name
+    report: dict[str, Any] = json.loads(run("build", name, *options, "--json"))
+    build = report["build_id"]
+    assert report["rows"], "no row was published"
+    assert f"{build}: already built" in run("build", name, *options)
+    row = json.loads(run("show", name, "--json", "--limit", "1"))["rows"][0]["id"]
+    assert row in run("explain", name, row, "--build", build)
+    assert "rebuilt byte for byte" in run("verify", build)
+    run("export", build, "--to", home / "export")
+    assert (home / "export" / f"{benchmark.main_table}.parquet").is_file()
+    run("report", build, "--to", home / "build.html")
+    assert build in (home / "build.html").read_text("utf-8")
+    if benchmark.release:
+        run("release", build, "--to", home / "release")
+        assert build in (home / "release" / "README.md").read_text("utf-8")
+    if benchmark.evaluation:
+        report["measured"] = {
+            model: _check_measured(name, model, json.loads(run("evaluate", name, "--model", model, "--json")), home)
+            for model in BUILT_IN
+        }
+    return report
+
+
+def _check_measured(name: str, model: str, measured: dict[str, Any], home: Path) -> dict[str, float]:
+    """Hold the command's figures of a built-in model to those of `factmill.score`; return them by metric's id."""
+    scored = factmill.score(
+        name, model, source=home / "factmill.duckdb", setting=EVALUATIONS[name].plain
+    ).metrics.to_pylist()
+    figures = {each["id"]: each["value"] for each in measured["metrics"]}
+    differing = [each["id"] for each in scored if figures.get(each["id"]) != each["value"]]
+    assert not differing, f"{model}: factmill.score and factmill evaluate differ in {', '.join(differing)}"
+    return figures

@@ -1,0 +1,124 @@
+"""`factmill build BENCHMARK`: a command for each benchmark, made of its record, and `build all`."""
+
+import json
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import typer
+
+from factmill.flows.benchmarks import BENCHMARKS
+from factmill.flows.cli.options import add_command, list_options, print_result, read_options
+from factmill.flows.prefect_server import shared_server
+from factmill.flows.running import make_build
+from factmill.tasks import progress
+from factmill.tasks.core.service_settings import SCRIPTED
+from factmill.tasks.engine.benchmark import Benchmark
+from factmill.tasks.engine.since import tell_since
+from factmill.tasks.engine.spending.bounds import Purse
+from factmill.tasks.errors import BudgetReached, NothingPublished, UsageError
+from factmill.tasks.options import HIDDEN, OF_MODELS, BuildReport, RunOptions
+from factmill.tasks.reports.texts import shorten_line
+from factmill.tasks.storage.builds import describe_scripted
+
+Force = Annotated[bool, typer.Option("--force", help="Build even when a build with the same inputs is there.")]
+
+
+def build(given: Any) -> None:
+    """Build the benchmarks of a command by the options it was given, and print their reports.
+
+    NothingPublished, after the report, when one has no row.
+    """
+    progress.show()
+    run = read_options(RunOptions, given)
+    if (run.requests or run.replies) and len(given.benchmarks) > 1:
+        raise UsageError("--requests and --replies are of one build; name it: factmill build granola --requests FILE")
+    purse, done = Purse(run), list[str]()
+    with shared_server():
+        for benchmark in given.benchmarks:
+            params = read_options(benchmark.params, given)
+            # a build that is there already may have open items to ask about
+            force = given.force or getattr(given, "review", None) == "ask"
+            try:
+                report = make_build(benchmark, params, purse.left, force)
+            except NothingPublished as lost:
+                report = lost.report
+            except BudgetReached as reached:
+                raise purse.tell(reached, done) if len(given.benchmarks) > 1 else reached from None
+            print_result(given.as_json, report.model_dump(mode="json"), _format_report(report))
+            if report.nothing_published:
+                raise NothingPublished(report.nothing_published, report)
+            done.append(report.build_id)
+
+
+build_app = typer.Typer(
+    help="Build a benchmark into the warehouse. Try: factmill build granola, factmill build all",
+    no_args_is_help=True,
+    result_callback=build,
+)
+
+
+def _add_command(name: str, title: str, examples: Sequence[str], benchmarks: Sequence[Benchmark], own: Any) -> None:
+    left_out = () if any(each.roles(each.params()) for each in benchmarks) else OF_MODELS
+    shown = [*examples, f"factmill build {name} --world my-world.toml --since last"]
+    if not left_out:
+        shown.append(f"factmill build {name} --world my-world.toml --max-cost 5 --max-hours 12")
+    fields = [*own, *list_options(RunOptions, (*HIDDEN, *left_out)), ("force", Force, False)]
+    add_command(build_app, name, title, {"Examples": shown}, fields, benchmarks=benchmarks)
+
+
+for _each in BENCHMARKS.values():
+    _add_command(_each.name, _each.title, _each.examples, [_each], list_options(_each.params))
+_add_command("all", "Every benchmark, with its defaults", ["factmill build all"], list(BENCHMARKS.values()), [])
+
+
+def _format_report(report: BuildReport) -> list[str]:
+    """Return a build's report as lines to read."""
+    how = "made again, the same as before: confirmed" if report.confirmed else "published"
+    how = "already built from the same inputs" if report.up_to_date else how
+    lines = [f"{report.build_id}: {'no row is published' if report.nothing_published else how} in {report.warehouse}"]
+    opened = f" + {report.opened} opened from them" if report.opened else ""
+    lines.append(
+        f"  {report.inputs} source rows{opened} = {report.rows} published + {report.rejects} rejected + {report.merged} merged"
+        f"   (world {report.world}{f', author {report.author}' if report.author else ''})"
+    )
+    for stage in report.stages:
+        lines.append(
+            f"  {stage['stage']:32} {stage['rows_in']:>7} in {stage['rows_out']:>7} out {stage['rejects']:>7} rejected"
+        )
+        lines += [f"      {count:>7} {reason}" for reason, count in report.reasons.get(stage["stage"], {}).items()]
+    for name, value in report.facts.items():
+        if name != "shape":
+            lines.append(f"  {name}: {json.dumps(value)}")
+            continue
+        for of, figure in value.items():  # the build's shape beside the paper's
+            here = "no data" if figure["here"] is None else figure["here"]
+            lines.append(f"  {of}: {here} (n = {figure['n']}; paper {figure['paper']})")
+    # without a model there are neither tokens nor a cost
+    spent = f"tokens {report.tokens_in} in, {report.tokens_out} out; {report.format_cost()}; " if report.author else ""
+    lines.append(f"  calls: {report.calls_sent} sent, {report.calls_replayed} replayed; {spent}{report.seconds:.1f} s")
+    if "actual" in (told := report.forecast):
+        total, low, high, actual = (told[name] for name in ("total", "low", "high", "actual"))
+        lines.append(
+            f"  forecast of {told['made_at'][:10]}: {total['calls']:,.0f} calls, US$ {total['usd']:.4f} ({low['usd']:.4f} to "
+            f"{high['usd']:.4f}); actual: {actual['calls']:,.0f} calls, US$ {actual['usd']:.4f}"
+        )
+    lines += [f"  since {tell_since(report.since)}"] if report.since else []
+    for service, told in report.replies.items():
+        came = f"{told['oldest'][:16]} to {told['newest'][:16]} UTC, {told['asked']} asked by this build"
+        kept = f"; {told['too_old']} are too old, kept since the service fails" if told["too_old"] else ""
+        lines.append(f"  replies of {shorten_line(service)}: {told['calls']}, from {came}{kept}")
+    lines += [f"  note: {note}" for note in report.notes]
+    if report.caution:
+        lines.append(f"  note: {report.caution}")
+    elif report.author.startswith(SCRIPTED):
+        lines.append(f"  note: answers and scores are {report.author}, written beforehand; no model was asked")
+    if report.scripted:
+        lines.append(f"  note: {describe_scripted(report.scripted)}")
+    if report.unsettled:
+        lines.append(
+            f"  note: {report.unsettled} rows were lost to passing failures; the same command tries them again"
+        )
+    if report.rows:
+        shown = f"factmill show {report.benchmark}, factmill verify {report.build_id}"
+        lines.append(f"  next: {shown}, factmill export {report.build_id} --to DIR")
+    return lines

@@ -1,0 +1,247 @@
+"""`factmill builds`, `show`, `verify`, `export` and `prepare`: what is in the warehouse, listed, shown, rebuilt, and written as files."""
+
+import re
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Any
+
+import typer
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from factmill.flows import running
+from factmill.flows.cli.options import (
+    AsJson,
+    BenchmarkName,
+    BuildName,
+    OneBuild,
+    Warehouse,
+    naming_options,
+    print_json,
+    print_lines,
+    print_result,
+)
+from factmill.flows.commands.people import format_figures, measure_build
+from factmill.flows.evaluate.evaluations import find_record
+from factmill.flows.evaluate.sessions import write_lm_eval
+from factmill.tasks import progress
+from factmill.tasks.core.rows import MOST, column_docs
+from factmill.tasks.engine.benchmark import Benchmark
+from factmill.tasks.errors import OldBuild
+from factmill.tasks.options import RunOptions, warehouse_of
+from factmill.tasks.reports.texts import shorten_line
+from factmill.tasks.storage.builds import find_build, find_rejecting, list_builds
+from factmill.tasks.storage.warehouse import open_warehouse, read_records
+from factmill.tasks.text.whole import clean, shorten_middle
+
+_CONCURRENCY = RunOptions.model_fields["concurrency"]
+
+
+def builds(warehouse: Warehouse = None, as_json: AsJson = False) -> None:
+    """List the builds of the warehouse, oldest first."""
+    found = list_builds(warehouse_of(RunOptions(warehouse=warehouse)))
+    told = [{**b.report, "published_at": b.published_at.isoformat(), "content_digest": b.content_digest} for b in found]
+    lines = []
+    for b in found:
+        r = b.report
+        author = f"author {shorten_line(r['author'])}  " if r["author"] else ""
+        lines.append(
+            f"{b.build_id:28} {b.published_at:%Y-%m-%d %H:%M}  {r['rows']:>6} rows  {r['rejects']:>6} rejects  {author}world {shorten_line(r['world'])}"
+            + (f"  note: {b.caution}" if b.caution else "")
+        )
+    print_result(as_json, told, lines, "" if found else "no builds yet; try: factmill build granola")
+
+
+def verify(
+    build_name: BuildName,
+    warehouse: Warehouse = None,
+    concurrency: int = typer.Option(_CONCURRENCY.default, help=_CONCURRENCY.description),
+    as_json: AsJson = False,
+) -> None:
+    """Build again from recorded calls alone and compare the bytes of every published table.
+
+    Exit code 0 only when all agree. Example: factmill verify latest:granola
+    """
+    progress.show()
+    with naming_options(RunOptions):
+        run = RunOptions(warehouse=warehouse, concurrency=concurrency)
+    record = find_build(warehouse_of(run), build_name)
+    tables = running.verify_build(find_record(record.benchmark), record, run)
+    agrees = all(table["agrees"] for table in tables.values())
+    lines = [
+        f"{name:24} {'identical' if table['agrees'] else 'DIFFERS'}  {str(table['found'])[:16]}  {table['rows']} rows"
+        for name, table in tables.items()
+    ]
+    how = "rebuilt byte for byte from recorded calls" if agrees else "does NOT rebuild to the same bytes"
+    told = {"build_id": record.build_id, "agrees": agrees, "tables": tables}
+    print_result(as_json, told, [*lines, f"{record.build_id}: {how}"])
+    if not agrees:
+        raise typer.Exit(1)
+
+
+def export(
+    build_name: BuildName,
+    to: Path = typer.Option(..., help="Folder to write to.", metavar="DIR"),
+    with_answers: bool = typer.Option(False, "--with-answers", help="Write the answers of a test part too."),
+    lm_eval: Path | None = typer.Option(
+        None,
+        "--lm-eval",
+        metavar="DIR",
+        help="Also write tasks for lm-evaluation-harness (lm_eval --include_path DIR), with the gold answers.",
+    ),
+    warehouse: Warehouse = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write a build's tables as Parquet, CSV and JSON Lines, and its rejects as Parquet.
+
+    Example: factmill export latest:granola --to out/
+    """
+    from factmill.tasks.storage.export import export_build  # takes half a second, for pandas
+
+    progress.show()
+    path = warehouse_of(RunOptions(warehouse=warehouse))
+    record = find_build(path, build_name)
+    benchmark = find_record(record.benchmark)
+    held_out = () if with_answers else benchmark.held_out
+    audit = format_figures(benchmark, measure_build(path, benchmark, record.build_id))
+    files = export_build(path, record, to, benchmark.forms, held_out, audit)
+    files += write_lm_eval(path, record, lm_eval) if lm_eval else []
+    paths = [str(file) for file in files]
+    told = {"build_id": record.build_id, "caution": record.caution, "held_out": list(held_out), "files": paths}
+    without = f"left out, since they hold answers of the test part: {', '.join(held_out)} (--with-answers)"
+    print_result(as_json, told, paths, record.caution and f"note: {record.caution}", without if held_out else "")
+
+
+def prepare() -> None:
+    """Make once what every build needs (Prefect's database, the embedded world's store), so that the first is quick."""
+    progress.show()
+    running.prepare()
+
+
+def show(
+    benchmark: BenchmarkName,
+    build_name: OneBuild = None,
+    limit: int = typer.Option(20, min=1, max=MOST, help="Rows to show."),
+    relation: str | None = typer.Option(
+        None,
+        "--relation",
+        "--part",
+        help="Only rows of this part: a relation, a source or a category, whichever the benchmark falls into.",
+        metavar="NAME",
+    ),
+    rejects: bool = typer.Option(False, "--rejects", help="Show what was rejected, and why."),
+    columns: bool = typer.Option(False, "--columns", help="Show what each column means."),
+    warehouse: Warehouse = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show rows of a benchmark's latest build.
+
+    \b
+    Examples:
+      factmill show granola --relation P19
+      factmill show granola --rejects
+    """
+    progress.show()
+    known = find_record(benchmark)
+    path = warehouse_of(RunOptions(warehouse=warehouse))
+    if columns:
+        docs = column_docs(known.row)
+        shown = [{"column": name, "meaning": text} for name, text in docs.items()]
+        print_json(docs) if as_json else print_rows(known.main_table, {"column": None, "meaning": None}, shown)
+    elif rejects:
+        _show_rejects(path, known, build_name, limit, as_json)
+    else:
+        _show_rows(path, known, build_name, limit, relation, as_json)
+
+
+_MOST_DETAIL = 300
+"""Characters of a reject's detail in a table."""
+_MOST_CELL = 2000
+"""Characters of a cell: laying out one of a million takes minutes; --json has all of it."""
+_IDENTIFIER = re.compile(r"[QP][0-9]+(?:-|$)")
+"""Of an item, a property or a statement."""
+
+
+def _show_rows(
+    warehouse: Path, known: Benchmark, build: str | None, limit: int, part: str | None, as_json: bool
+) -> None:
+    """Print rows of the published table, spread over its parts (relations, sources) when none is named."""
+    record = find_build(warehouse, build or f"latest:{known.name}")
+    order = "id" if part else f"row_number() OVER (PARTITION BY {known.part} ORDER BY id), id"
+    with open_warehouse(warehouse) as db:
+        there = db.table(known.main_table).columns
+        if lacking := [column for column in (known.part, *known.shown) if column not in there]:
+            raise OldBuild(
+                f"{record.build_id} was made by an earlier factmill, which wrote no {', '.join(dict.fromkeys(lacking))} into "
+                f"{known.main_table}; make it again with the same command: recorded replies are not asked for again"
+            )
+        rows = read_records(
+            db,
+            f"SELECT * EXCLUDE (build_id) FROM {known.main_table} WHERE build_id = $1 AND ($2 IS NULL OR {known.part} = $2) "
+            f"ORDER BY {order} LIMIT $3",
+            record.build_id,
+            part,
+            limit,
+        )
+    if as_json:
+        print_json({"build_id": record.build_id, "caution": record.caution, "rows": rows})
+        return
+    author = record.report["author"]
+    notes = "; ".join(filter(None, [author and f"author {author}", record.caution]))
+    print_rows(
+        f"{record.build_id}, {len(rows)} of {record.report['rows']} rows{f' ({notes})' if notes else ''}",
+        known.shown,
+        rows,
+        known.ordered,
+    )
+    print_lines(format_figures(known, measure_build(warehouse, known, record.build_id)))
+
+
+def _show_rejects(warehouse: Path, known: Benchmark, build: str | None, limit: int, as_json: bool) -> None:
+    """Print rejected rows with stage and reason, spread over the reasons; of a run that published nothing too."""
+    build_id, rejects = find_rejecting(warehouse, build or f"latest:{known.name}")
+    with open_warehouse(warehouse) as db:
+        rows = read_records(
+            db,
+            "SELECT stage, id, reason, detail FROM rejects WHERE build_id = ? "
+            "ORDER BY row_number() OVER (PARTITION BY stage, reason ORDER BY id), stage, reason LIMIT ?",
+            build_id,
+            limit,
+        )
+    if as_json:
+        print_json({"build_id": build_id, "rejects": rows})
+        return
+    for row in rows:
+        flat = " ".join(row["detail"].split())
+        row["detail"] = flat if len(flat) <= _MOST_DETAIL else f"{flat[:_MOST_DETAIL]}… (all of it: --json)"
+    columns = dict.fromkeys(("stage", "id", "reason", "detail"))
+    print_rows(f"{build_id}, {len(rows)} of {rejects} rejects", columns, rows)
+
+
+def print_rows(
+    title: str, columns: Mapping[str, str | None], rows: list[dict[str, Any]], ordered: Collection[str] = ()
+) -> None:
+    """Print rows as a table as wide as the terminal; `columns`: name → heading (None: the name); `ordered`: those whose
+    lists are an order, shown by arrows."""
+    table = Table(title=clean(title), box=box.SIMPLE_HEAD, header_style="bold", title_justify="left", pad_edge=False)
+    for column, heading in columns.items():
+        table.add_column(heading or column, no_wrap=column == "id", overflow="fold")
+    for row in rows:
+        table.add_row(
+            *(
+                clean(shorten_middle(_cell(row[column], " → " if column in ordered else "; "), _MOST_CELL))
+                for column in columns
+            )
+        )
+    Console(highlight=False, markup=False).print(table)
+
+
+def _cell(value: Any, between: str = "; ") -> str:
+    if isinstance(value, list):
+        return between.join(map(_cell, value))
+    if isinstance(value, dict):  # a piece of knowledge, in words; `explain` and --json have the identifiers too
+        return " ".join(each for each in value.values() if isinstance(each, str) and not _IDENTIFIER.match(each))
+    if isinstance(value, float):
+        return f"{value:.2f}"
+    return "" if value is None else str(value)

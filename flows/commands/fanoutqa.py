@@ -1,0 +1,176 @@
+"""The commands `factmill validate fanoutqa` and `factmill drift fanoutqa`: files of questions are checked before a build, and what
+published questions would lose or gain at another moment."""
+
+from contextlib import closing
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+
+import typer
+
+from factmill.flows.cli.options import AsJson, Warehouse, check_given_age, print_result, write_file
+from factmill.flows.prefect_server import send_event
+from factmill.tasks import progress
+from factmill.tasks.core.rows import MOST
+from factmill.tasks.engine.naming.identities import find_max_ages, find_oldest_moments
+from factmill.tasks.engine.services import Services
+from factmill.tasks.errors import OutputError
+from factmill.tasks.fanoutqa.checking.drift import format_counts, format_drift, measure_drift, read_references
+from factmill.tasks.fanoutqa.checking.validate import compare_wordings, format_file_report, format_pairs, validate_file
+from factmill.tasks.fanoutqa.core.drift import count_drift, flatten_drift, judge_drift, share_lost, write_drift
+from factmill.tasks.fanoutqa.core.questions import LEAST_ARTICLES
+from factmill.tasks.fanoutqa.params import check_epoch, find_question_files
+from factmill.tasks.options import RunOptions, warehouse_of
+from factmill.tasks.settings import home, load_world
+from factmill.tasks.storage.builds import find_build
+from factmill.tasks.storage.recording.recorder import Recorder
+
+validate_app = typer.Typer(help="Check files of questions before a build.", no_args_is_help=True)
+
+
+@validate_app.callback()
+def validate() -> None:
+    """Check files of questions before a build."""
+
+
+@validate_app.command("fanoutqa", no_args_is_help=True)
+def validate_fanoutqa(
+    files: list[Path] = typer.Argument(
+        ...,
+        help="JSON or JSON Lines, or folders of them: questions as authors write them, or as released.",
+        metavar="PATH...",
+    ),
+    least_articles: int = typer.Option(
+        LEAST_ARTICLES, min=1, max=MOST, help="Different articles that an authored question needs.", metavar="N"
+    ),
+    duplicates: bool = typer.Option(
+        False, "--duplicates", help="Also compare the wordings of all questions by their embeddings."
+    ),
+    world: str = typer.Option("embedded", help="World whose sentence encoder compares.", metavar="WORLD"),
+    as_json: AsJson = False,
+) -> None:
+    """Check fan-out questions, without network. Exit code 1 when a question breaks a rule of its form.
+
+    Each broken rule is told with the sub-question that breaks it: strategy[1].then[0] is the first under then of the
+    second under strategy, decomposition[1] the second of a released question. Articles without page or revision and
+    flags of a question's structure are told too; neither makes it invalid.
+
+    \b
+    Examples:
+      factmill validate fanoutqa questions.json
+      factmill validate fanoutqa drafts/*.json --least-articles 3 --json
+      factmill validate fanoutqa fanout-final-dev.json --duplicates
+    """
+    reports = [validate_file(file, least_articles) for file in find_question_files(files).values()]
+    similar = compare_wordings(reports, world) if duplicates else None
+    is_valid = not any(report.invalid for report in reports)
+    told: dict[str, object] = {"valid": is_valid, "files": [report.as_json() for report in reports]}
+    told |= {"duplicates": asdict(similar)} if similar else {}
+    lines = [line for report in reports for line in format_file_report(report)]
+    print_result(as_json, told, [*lines, *(format_pairs(similar) if similar else ())])
+    if not is_valid:
+        raise typer.Exit(1)
+
+
+drift_app = typer.Typer(help="What published questions would lose or gain at another moment.", no_args_is_help=True)
+
+
+@drift_app.callback()
+def drift() -> None:
+    """What published questions would lose or gain at another moment."""
+
+
+@drift_app.command("fanoutqa")
+def drift_fanoutqa(
+    epoch: str | None = typer.Option(
+        None,
+        help="A day (its beginning, UTC) or an ISO 8601 moment. Default: the world's epoch, else today.",
+        metavar="DATE",
+    ),
+    build_name: str = typer.Option(
+        "latest:fanoutqa", "--build", help="A build's id or the beginning of one.", metavar="BUILD"
+    ),
+    to: Path | None = typer.Option(None, help="Write the list as CSV and print the counts.", metavar="FILE"),
+    show_all: bool = typer.Option(False, "--all", help="Also list what does not change."),
+    max_age: str | None = typer.Option(
+        None,
+        help="Ask again what was looked up longer ago: 12h, 30d, 4w. Default: as the world's file says, else never.",
+        metavar="AGE",
+        callback=check_given_age,
+    ),
+    fail_over: float | None = typer.Option(
+        None, min=0, max=1, help="Exit 1 when more than this share of the sub-answers is lost: 0.05.", metavar="SHARE"
+    ),
+    world: str | None = typer.Option(
+        None, help="World whose Wikipedia is asked. Default: the build's.", metavar="WORLD"
+    ),
+    warehouse: Warehouse = None,
+    as_json: AsJson = False,
+) -> None:
+    """Pin the articles of a build's questions to another moment and list the sub-answers that they no longer say.
+
+    Also those that they say only then, and articles that can be pinned at one of the moments alone. Calls are recorded
+    in the warehouse: the same report made again asks nothing, but for what --max-age finds too old.
+
+    Lost are sub-answers that are no longer found, of which other parts are missing, or whose article can no longer be
+    pinned; their share is of those looked up. With --fail-over the exit code is 1 when it is above, and when too much
+    could not be looked up to tell: for cron and the like, whose mail or alarm then says so. Where PREFECT_API_URL names
+    a Prefect server, that is told too (event factmill.drift.found): data/automations/drift.yaml acts on it.
+
+    \b
+    Examples:
+      factmill drift fanoutqa --epoch 2026-01-01
+      factmill drift fanoutqa --epoch 2026-01-01 --to drift.csv --all
+      factmill drift fanoutqa --max-age 12h --fail-over 0.05 --json
+    """
+    given = check_epoch(epoch) if epoch else None
+    progress.show()
+    if to and not to.parent.is_dir():
+        raise OutputError(f"{to}: cannot be written, since its folder is not there")
+    path = warehouse_of(RunOptions(warehouse=warehouse))
+    build = find_build(path, build_name)
+    references = read_references(path, build)
+    asked = load_world(name := world or build.origin["world"])
+    now = datetime.now(UTC)
+    moment = given or check_epoch((asked.epoch or now.date()).isoformat())
+    oldest = find_oldest_moments(find_max_ages(asked, max_age), now)
+    with (
+        closing(Services.open(name, None, home())) as services,
+        closing(Recorder(path, "record", oldest=oldest)) as recorder,
+    ):
+        services.world.require("wikipedia")
+        drifts = measure_drift(references, services, recorder, moment)
+    counts = count_drift(drifts)
+    listed = [each for each in drifts if show_all or each.kind != "unchanged"]
+    moments = (str(build.lock.get("params", {}).get("epoch", "")), moment)
+    if to:
+        write_file(write_drift(listed), to)
+    verdict = None if fail_over is None else judge_drift(counts, fail_over)
+    told = {
+        "build_id": build.build_id,
+        "epoch_before": moments[0],
+        "epoch": moment,
+        "counts": counts,
+        "share_lost": share_lost(counts),
+        "fail_over": fail_over,
+        "verdict": verdict,
+        **({"file": str(to)} if to else {"drift": [flatten_drift(each) for each in listed]}),
+    }
+    lines = [] if to else [line for each in listed for line in format_drift(each)]
+    missing = counts["not_looked_up"]
+    note = f"{missing:,} could not be looked up; run this again later" if missing else ""
+    print_result(as_json, told, [*lines, format_counts(build.build_id, moments, counts)], note)
+    if verdict == "over":
+        send_event(
+            "drift.found", "build", build.build_id, {"epoch": moment, "share_lost": share_lost(counts), **counts}
+        )
+        why = f"{share_lost(counts):.2%} of the sub-answers are lost, more than {fail_over:.2%}"
+    elif verdict == "untold":
+        why = (
+            f"{missing:,} of {counts['references']:,} sub-answers could not be looked up, so whether more than {fail_over:.2%} "
+            "are lost cannot be told; run this again later"
+        )
+    else:
+        return
+    typer.echo(f"drift: {why}", err=True)
+    raise typer.Exit(1)

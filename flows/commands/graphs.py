@@ -1,0 +1,218 @@
+"""`factmill graph`: loading, listing, checking and removing local graphs, with progress on standard error."""
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from typing import Annotated, Any, Literal
+
+import typer
+from rich.console import Console
+from rich.progress import Progress, TextColumn, TimeElapsedColumn
+
+from factmill.flows.cli.options import AsJson, print_result
+from factmill.tasks.core.rows import MOST
+from factmill.tasks.graph import folders, load
+from factmill.tasks.graph.loading.reading import LoadProgress
+from factmill.tasks.graph.lookup import Malformed, open_graph
+from factmill.tasks.settings import graphs_folder, home
+
+graph_app = typer.Typer(help="Local graphs: Wikidata dumps on this machine.", no_args_is_help=True)
+GraphName = Annotated[str, typer.Argument(help="Name of the graph.", metavar="NAME")]
+
+
+@graph_app.command("load")
+def load_graph(
+    files: list[str] = typer.Argument(
+        ...,
+        help="N-Triples or Turtle, plain or packed with gzip, bzip2 or zstd; - reads standard input.",
+        metavar="FILE…",
+    ),
+    name: str = typer.Option(..., help="Name of the graph.", metavar="NAME"),
+    language: list[str] | None = typer.Option(
+        None, help="Languages of labels to keep (repeatable). Default: en.", metavar="TAG"
+    ),
+    form: Literal["ntriples", "turtle"] | None = typer.Option(
+        None, "--format", help="What files are whose name does not tell (.nt, .ttl). Default: as they begin."
+    ),
+    dump_date: str | None = typer.Option(
+        None, help="Date of the dump (ISO 8601). Default: as the dump says.", metavar="DATE"
+    ),
+    replace: bool = typer.Option(False, "--replace", help="Replace a graph of that name."),
+    as_json: AsJson = False,
+) -> None:
+    """Load a Wikidata dump as a local graph. After Ctrl-C or a crash the same command goes on.
+
+    \b
+    Examples:
+      factmill graph load latest-truthy.nt.gz --name truthy
+      factmill graph load Q42.ttl Q64.ttl.gz --name two
+      factmill graph load truthy.nt.bz2 --name three --language en --language de --language fr
+      lbzip2 -dc latest-all.nt.bz2 | factmill graph load - --name all
+      zstd -dc statements.zst | factmill graph load - --format turtle --name statements
+    """
+    started = time.perf_counter()
+    with _shown(f"loading {name}") as show:
+        manifest = load.load_graph(
+            files,
+            name,
+            graphs_folder(home()),
+            tuple(language or ("en",)),
+            lambda news: show(format_progress(news)),
+            form=form,
+            dump_date=dump_date,
+            replace=replace,
+            notice=_say,
+        )
+    told = {**manifest.model_dump(mode="json"), "seconds": round(time.perf_counter() - started, 2)}
+    shown = told | {"files": f"{sum(file['size_bytes'] for file in told['files'].values()):,} bytes"}
+    print_result(as_json, told, (f"{key:16} {value}" for key, value in shown.items()))
+
+
+@graph_app.command("list")
+def list_graphs(as_json: AsJson = False) -> None:
+    """List the local graphs, those that are half loaded or damaged too."""
+    found, lines = listing(), []
+    for graph in found:
+        told = f"{graph['edges']:>13,} edges  {graph['digest'][:16]}" if graph["digest"] else graph["advice"]
+        lines.append(f"{graph['name']:20} {graph['state']:12} {told}")
+    print_result(as_json, found, lines, "" if found else "no graphs yet; try: factmill graph load --help")
+
+
+@graph_app.command("check")
+def check_graph(
+    name: GraphName,
+    malformed: int = typer.Option(
+        0, min=0, max=MOST, help="Also list so many of the lines that were no triples when it was loaded."
+    ),
+    as_json: AsJson = False,
+) -> None:
+    """Read all files of a local graph and compare them with what was loaded.
+
+    Exit code 0 only when all agree. Example: factmill graph check truthy --malformed 20
+    """
+    with _shown(f"checking {name}") as show:
+        manifest, damage = folders.check_graph(
+            name, graphs_folder(home()), lambda read, total: show(f"{read / 1e6:,.0f} of {total / 1e6:,.0f} MB")
+        )
+    malformed_lines: list[Malformed] = []
+    if malformed and not damage:
+        with open_graph(name, graphs_folder(home())) as graph:
+            malformed_lines = graph.list_malformed(malformed)
+    told = {
+        "name": name,
+        "digest": manifest.digest,
+        "agrees": not damage,
+        "malformed": manifest.malformed,
+        "malformed_lines": [asdict(line) for line in malformed_lines],
+        "files": {file: {**each.model_dump(), "damage": damage.get(file)} for file, each in manifest.files.items()},
+    }
+    lines = [
+        f"{file:24} {each.size_bytes:>15,} bytes  {damage.get(file) or 'as loaded'}"
+        for file, each in manifest.files.items()
+    ]
+    lines += [f"{line.file}, line {line.line_no}: {line.reason}: {line.text}" for line in malformed_lines]
+    advice = f"DAMAGED; load it again: factmill graph load FILE... --name {name} --replace"
+    lines += [
+        f"{manifest.malformed:,} malformed lines were left out",
+        f"{name}: {advice if damage else 'as it was loaded'}",
+    ]
+    print_result(as_json, told, lines)
+    if damage:
+        raise typer.Exit(1)
+
+
+@graph_app.command("remove")
+def remove_graph(name: GraphName) -> None:
+    """Remove a local graph. Where a load of that name is half done, only what that load left is removed.
+
+    Example: factmill graph remove truthy
+    """
+    typer.echo(f"removed the {folders.remove_graph(name, graphs_folder(home()))} {name}")
+
+
+NEWS_EVERY_S = 10.0
+"""How often a line is printed where standard error is no terminal."""
+_PHASES = {
+    "checking": "checking what was read before",
+    "reading": "reading",
+    "sorting": "sorting tables",
+    "writing": "writing arrays",
+    "digesting": "digesting files",
+}
+_console = Console(stderr=True)
+
+
+def listing() -> list[dict[str, Any]]:
+    """Return name, state, edges and digest of every local graph and half load."""
+    return [
+        {
+            "name": found.name,
+            "state": found.state,
+            "edges": found.manifest.stored["edges"] if found.manifest else None,
+            "digest": found.manifest.digest if found.manifest else None,
+            "dump_date": found.manifest.dump_date if found.manifest else None,
+            "advice": found.advice,
+        }
+        for found in folders.list_graphs(graphs_folder(home()))
+    ]
+
+
+def format_progress(news: LoadProgress) -> str:
+    """Return how far a load is in one line: phase, share, lines, rates and time left."""
+    parts = [_PHASES[news.phase]]
+    if news.phase in ("checking", "reading"):
+        parts[0] = f"{parts[0]} {news.source}".rstrip()
+        if news.bytes_total:
+            parts.append(f"{100 * news.bytes_read / news.bytes_total:.0f} %")
+    parts.append(f"{news.lines:,} lines")
+    if news.phase == "reading":
+        parts += [f"{news.lines_per_s:,.0f} lines/s", f"{news.text_bytes_per_s / 1e6:,.0f} MB/s"]
+        if news.eta_s is not None:
+            parts.append(f"all is read in {_format_time(news.eta_s)}")
+    return ", ".join(parts)
+
+
+def _format_time(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes:02d} min" if hours else f"{minutes} min {rest:02d} s" if minutes else f"{rest} s"
+
+
+@contextmanager
+def _shown(title: str) -> Iterator[Callable[[str], None]]:
+    """Yield what takes the latest news: shown live on a terminal, elsewhere as a line now and then."""
+    if not _console.is_terminal:
+        with _print_now_and_then(title) as show:
+            yield show
+        return
+    columns = (TextColumn("{task.description}"), TimeElapsedColumn(), TextColumn("{task.fields[note]}", markup=False))
+    with Progress(*columns, console=_console) as bar:
+        task = bar.add_task(title, note="")
+        yield lambda note: bar.update(task, note=note)
+
+
+@contextmanager
+def _print_now_and_then(title: str) -> Iterator[Callable[[str], None]]:
+    """Yield what takes the latest news; a thread prints them, so that long steps without any are seen too."""
+    latest, is_over, started = [""], threading.Event(), time.monotonic()
+
+    def print_latest() -> None:
+        while not is_over.wait(NEWS_EVERY_S):
+            _say(f"{title}: {_format_time(time.monotonic() - started)}, {latest[0]}")
+
+    def take(note: str) -> None:
+        latest[0] = note
+
+    printer = threading.Thread(target=print_latest, daemon=True)
+    printer.start()
+    try:
+        yield take
+    finally:
+        is_over.set()
+        printer.join()
+
+
+def _say(text: str) -> None:
+    _console.print(text, markup=False, highlight=False, soft_wrap=True)

@@ -1,0 +1,236 @@
+"""`factmill judge-card`: what a judge says of answers that people labelled, and how far it agrees with them.
+
+Labels of drawn answers are held against verdicts that evaluations have already; nothing is asked. About questions and
+answers of somebody's own the judge is asked, with its benchmark's prompt, and its calls are recorded like any other.
+"""
+
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import typer
+
+from factmill.flows.cli.options import AsJson, NewWarehouse, check_warehouse, naming_options, print_result
+from factmill.flows.commands.people import (
+    find_judged,
+    format_troubles,
+    read_label_file,
+    read_rows,
+)
+from factmill.flows.evaluate.evaluations import EVALUATIONS
+from factmill.tasks.clients.batch_jobs.job_files import JobsPlace
+from factmill.tasks.core.calls.call import Mode
+from factmill.tasks.core.evaluation.judge_cards import Found, JudgeCard, JudgeIdentity, format_card, make_card
+from factmill.tasks.core.evaluation.labels import DrawnItem
+from factmill.tasks.core.fingerprints import digest_json
+from factmill.tasks.core.receipts import Batch
+from factmill.tasks.engine.batches import Work
+from factmill.tasks.engine.naming.locks import digest_assets
+from factmill.tasks.engine.naming.rooms import describe_code
+from factmill.tasks.engine.runs import Run
+from factmill.tasks.engine.services import Services
+from factmill.tasks.errors import UsageError
+from factmill.tasks.evaluation.answering import judge_rows
+from factmill.tasks.evaluation.record import EXACT, Evaluation, choose_judge, identify_judge
+from factmill.tasks.options import RunOptions, warehouse_of
+from factmill.tasks.settings import home, load_world
+from factmill.tasks.storage.builds import list_builds
+from factmill.tasks.storage.recording.folders import jobs_folder
+from factmill.tasks.storage.recording.recorder import Recorder
+from factmill.tasks.storage.reviews import find_items, load_labels, save_card
+from factmill.tasks.storage.warehouse import open_warehouse
+
+_RUN = RunOptions.model_fields
+
+
+def judge_card(
+    judge: str = typer.Option(
+        ...,
+        help="The judge: a model of the world's file, [models.NAME]; the name of one that judged; or exact, the program.",
+        metavar="NAME",
+    ),
+    labels: list[Path] | None = typer.Option(
+        None,
+        help="A CSV that `label export` wrote and somebody filled in, or one with question, gold, answer and label (and benchmark) of your own, about which the judge is asked. Repeatable. Default: all labels imported.",
+        metavar="FILE",
+    ),
+    evaluation: list[str] | None = typer.Option(
+        None,
+        help="Only verdicts of this evaluation (repeatable). Default: of all in the warehouse, the newest first.",
+        metavar="EVAL",
+    ),
+    benchmark: str = typer.Option("", help="Whose labels these are, where the file does not say.", metavar="NAME"),
+    world: str = typer.Option("embedded", help=_RUN["world"].description, metavar="WORLD"),
+    mode: Mode = typer.Option("record", help=_RUN["mode"].description),
+    warehouse: NewWarehouse = None,
+    as_json: AsJson = False,
+) -> None:
+    """Say how far a judge agrees with people: accuracy, Cohen's kappa, confusion, each label and setting. Where the labels
+    are of a draw, rare verdicts are weighted back to what they are. The card is kept; reports of evaluations by this judge
+    name it, and show the rate without its errors.
+
+    \b
+    Examples:
+      factmill judge-card --judge exact --labels labels.csv
+      factmill judge-card --judge judge --world my-world.toml --labels mine.csv --benchmark slaq
+    """
+    if not labels:
+        check_warehouse(warehouse)
+    with naming_options(RunOptions):
+        run = RunOptions(world=world, mode=mode, warehouse=warehouse)
+    cards, notes = make_cards(labels or [], judge, evaluation or [], benchmark, run)
+    told = {"cards": [{"id": card.id, **card.model_dump()} for card in cards], "notes": list(notes)}
+    lines = [line for card in cards for line in format_card(card)]
+    print_result(as_json, told, [*lines, *(f"  {note}" for note in notes)])
+
+
+Labels = dict[str, dict[str, str]]
+"""Item → labeller → label."""
+
+
+@dataclass
+class Labelled:
+    """Labels of one benchmark."""
+
+    is_drawn: bool
+    labels: Labels = field(default_factory=dict)
+    items: dict[str, DrawnItem] = field(default_factory=dict)
+
+
+def make_cards(
+    files: Sequence[Path], judge: str, evaluations: Sequence[str], benchmark: str, run: RunOptions
+) -> tuple[list[JudgeCard], Sequence[str]]:
+    """Make the cards of a judge, one a benchmark, keep them in the warehouse, and return them with what is wrong in the files.
+
+    `judge`: a model of the world, the name of one that judged, or exact; `evaluations`: whose verdicts count, all where
+    none is named; `files`: of labels, the imported ones where none is named.
+    """
+    warehouse = warehouse_of(run)
+    found, digest, notes = _read_files(warehouse, files, benchmark) if files else (*_read_imported(warehouse), [])
+    cards = []
+    for name, labelled in sorted(found.items()):
+        evaluation = EVALUATIONS[name]
+        if labelled.is_drawn:
+            identity, verdicts, used = _find_verdicts(evaluation, judge, evaluations, labelled, run)
+            source = f"those of {', '.join(used)}"
+        else:
+            identity, verdicts = _ask(evaluation, judge, labelled, run)
+            source = "asked for this card"
+        assert evaluation.labels is not None
+        cards.append(make_card(identity, evaluation.labels, labelled.labels, labelled.items, verdicts, digest, source))
+    with open_warehouse(warehouse) as db:
+        for card in cards:
+            save_card(db, card)
+    return cards, notes
+
+
+def _read_files(warehouse: Path, files: Sequence[Path], benchmark: str) -> tuple[dict[str, Labelled], str, list[str]]:
+    """Return the labels of files by benchmark, their digest, and what is wrong in them; where two have one by the same
+    person, the first counts."""
+    found: dict[str, Labelled] = {}
+    digests, notes = [], []
+    for path in files:
+        file, digest = read_label_file(warehouse, path, "", benchmark)
+        digests.append(digest)
+        notes += [f"{path.name}: {line.strip()}" for line in format_troubles(file)]
+        for label in file.labels:
+            item = file.items[label.item]
+            labelled = found.setdefault(item.benchmark, Labelled(file.is_drawn))
+            if labelled.is_drawn != file.is_drawn:
+                raise UsageError(f"{path}: answers of somebody's own beside drawn ones; make a card of each file")
+            labelled.items[item.id] = item
+            said = labelled.labels.setdefault(item.id, {}).setdefault(label.labeller, label.label)
+            if said != label.label:
+                notes.append(f"{path.name}: row {label.row}: {label.labeller} said {said} in another file; that counts")
+    return found, digests[0] if len(digests) == 1 else digest_json(sorted(digests)), notes
+
+
+def _read_imported(warehouse: Path) -> tuple[dict[str, Labelled], str]:
+    with open_warehouse(warehouse) as db:
+        labels = load_labels(db)
+        items = find_items(db, list(labels))
+    if not labels:
+        raise UsageError(
+            "no labels are imported yet; factmill label export EVAL --to FILE.csv, fill it in, factmill label import FILE.csv"
+        )
+    found: dict[str, Labelled] = {}
+    for item, given in labels.items():
+        labelled = found.setdefault(items[item].benchmark, Labelled(is_drawn=True))
+        labelled.labels[item], labelled.items[item] = given, items[item]
+    return found, digest_json(labels)
+
+
+def _find_verdicts(
+    evaluation: Evaluation, judge: str, names: Sequence[str], labelled: Labelled, run: RunOptions
+) -> tuple[JudgeIdentity, dict[str, Found], list[str]]:
+    """Return what a judge said of drawn answers in evaluations, who it is, and the evaluations.
+
+    An answer is found again by its id and its words, whatever evaluation it was drawn of. Of a judge that has had other
+    prompts, or of a program that was changed, the newest counts.
+    """
+    warehouse, found = warehouse_of(run), dict[str, Found]()
+    scheme, used = evaluation.labels, list[str]()
+    assert scheme is not None
+    wanted = {
+        (item.answer_id, item.part, item.question, item.gold, item.answer): item.id for item in labelled.items.values()
+    }
+    # verdicts call a judge by its name, or by that of the model in the role
+    world = load_world(run.world, run.graph)
+    role = choose_judge(world, judge) if judge == "judge" else judge
+    called = {role, *([world.models[role].name] if role in world.models else [])}
+    identity = None
+    builds = [record.build_id for record in list_builds(warehouse) if record.benchmark == evaluation.name]
+    for name in reversed([find_judged(warehouse, name)[2].build_id for name in names] or builds):
+        _, _, record = find_judged(warehouse, name)
+        who = identify_judge(evaluation, record.lock)
+        if record.benchmark != evaluation.name or who is None or who.judge not in called or identity not in (None, who):
+            continue
+        before = len(found)
+        for row in read_rows(warehouse, evaluation, record):
+            for part in scheme.of(row):
+                item = wanted.get((row["id"], part.part, part.question, part.gold, part.answer))
+                if item is not None:
+                    found.setdefault(item, Found(part.verdict))
+        if len(found) > before:
+            identity = who
+            used.append(record.build_id)
+    if identity is None:
+        drawn = sorted({item.evaluation for item in labelled.items.values()})
+        raise UsageError(
+            f"no verdict of {judge} on these answers, which were drawn of {', '.join(drawn)}; have it judge them too: factmill "
+            f"evaluate {evaluation.of.name} with the same --model or --answers, and --judge {judge}"
+        )
+    return identity, found, used
+
+
+def _ask(
+    evaluation: Evaluation, judge: str, labelled: Labelled, run: RunOptions
+) -> tuple[JudgeIdentity, dict[str, Found]]:
+    """Return who a judge is that is asked now, and what it says of answers of somebody's own; one that it could not be asked
+    about is left out."""
+    assert evaluation.labels is not None
+    assert evaluation.labels.pose is not None and evaluation.judging is not None
+    warehouse, world = warehouse_of(run), load_world(run.world, run.graph)
+    role = choose_judge(world, judge)
+    lock = {
+        "params": {"params": {"judge": role}},
+        "models": {name: model.name for name, model in world.models.items()}
+        | ({EXACT: EXACT} if role == EXACT else {}),
+        "code": describe_code(evaluation.recipe),
+        "prompts": digest_assets(evaluation.assets)["prompts"],
+    }
+    identity = identify_judge(evaluation, lock)
+    assert identity is not None
+    place = JobsPlace(jobs_folder(warehouse, run.mode), "judge-card", warehouse)
+    with (
+        closing(Recorder(warehouse, run.mode)) as recorder,
+        closing(Services.open(run.world, run.graph, home(), place)) as services,
+    ):
+        work = Work(Batch(run="", stage="", index=0, key=""), Run(Path(), lock, {}, {}, services, recorder))
+        items = [labelled.items[item] for item in sorted(labelled.labels)]
+        rows = [evaluation.labels.pose(item.id, item.question, item.gold, item.answer) for item in items]
+        judged = judge_rows(work, rows, evaluation.judging)
+        return identity, {
+            row.id: Found(part.verdict) for row in judged for part in evaluation.labels.of(row.model_dump())
+        }

@@ -1,0 +1,444 @@
+"""`factmill paths`: paths between pairs that a user names, through a local graph or a world's SPARQL endpoint, and their files.
+
+A subject is a QID or a name; an object a QID, a date, a number or a name, told apart by how it is written unless the
+user says what it is. Names are looked up like those of a benchmark: label before alias, then the smallest number.
+"""
+
+import json
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, closing, nullcontext
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as pa_csv
+import pyarrow.parquet as pq
+import typer
+
+from factmill.flows.cli.options import print_json, print_lines, print_result
+from factmill.tasks import progress
+from factmill.tasks.assets import load_properties, load_units
+from factmill.tasks.core.calls.call import Call, Service
+from factmill.tasks.core.calls.knowledge import call_find_items, call_label, choose_candidate, read_candidates
+from factmill.tasks.core.calls.paths import ask_service
+from factmill.tasks.core.paths import FoundPaths, PathFinder, PathOptions, list_path_ids
+from factmill.tasks.core.rows import MOST
+from factmill.tasks.engine.services import Services
+from factmill.tasks.errors import OutputError, ServiceError, SourceError, UsageError
+from factmill.tasks.settings import home
+from factmill.tasks.storage.source_files import (
+    find_problem,
+    iterate_csv,
+    iterate_json,
+    iterate_parquet,
+    name_source,
+)
+from factmill.tasks.text.ids import id_number, is_pid, is_qid
+from factmill.tasks.text.values.literals import format_value
+from factmill.tasks.text.values.written import look_for, read_date, read_number
+
+
+def paths(
+    subject: str | None = typer.Argument(None, help="A QID or a name.", metavar="SUBJECT"),
+    target: str | None = typer.Argument(
+        None, help="A QID, a name, a date or a number with its unit.", metavar="OBJECT"
+    ),
+    pairs: Path | None = typer.Option(
+        None, help="CSV, JSON Lines or Parquet with columns subject and object, for many at once.", metavar="FILE"
+    ),
+    to: Path | None = typer.Option(
+        None, help="Write to .parquet, .csv or .jsonl; beside it a file of all pairs.", metavar="FILE"
+    ),
+    graph: str | None = typer.Option(None, help="Find them in this local graph.", metavar="NAME"),
+    world: str = typer.Option("embedded", help="Else in this world's Wikidata, by SPARQL.", metavar="WORLD"),
+    kind: Literal["item", "date", "number", "rank"] | None = typer.Option(
+        None, "--as", help="What objects are. Default: as each is written."
+    ),
+    all_hops: bool = typer.Option(False, "--all-hops", help="Two hops even where one finds a path."),
+    all_properties: bool = typer.Option(False, "--all-properties", help="Also identifiers and web addresses."),
+    most: int = typer.Option(1000, min=1, max=MOST, help="Keep so many paths of a pair, the first in order."),
+    language: str = typer.Option("en", help="Language of names and labels.", metavar="TAG"),
+    limit: int = typer.Option(10, min=0, max=MOST, help="Print so many paths of a pair."),
+    as_json: bool = typer.Option(False, "--json", help="Print one JSON object a pair."),
+) -> None:
+    """Find the paths of one and two hops between items, or from items to dates and numbers.
+
+    \b
+    Examples:
+      factmill paths "Albert Einstein" "Max Planck"
+      factmill paths Q937 "14 March 1879" --graph mine
+      factmill paths --pairs pairs.csv --to paths.parquet --graph mine --all-hops
+    """
+    if bool(pairs) == bool(subject) or bool(subject) != bool(target):
+        raise UsageError("give SUBJECT and OBJECT, or --pairs FILE; see factmill paths --help")
+
+    progress.show()
+    ignored = frozenset() if all_properties else load_properties("ignored_properties")
+    options = PathOptions(all_hops=all_hops, ignored=ignored, most_paths=most)
+    asked = read_pairs(pairs) if pairs else [(str(subject), str(target))]
+    counts: Counter[str] = Counter()
+    with closing(Services.open(world, graph, home())) as services, PathFiles(to) if to else nullcontext() as files:
+        services.world.require("wikidata")
+        for found, statuses in mine_pairs(asked, services, kind, options, language):
+            counts.update(statuses["status"].to_pylist())
+            counts["paths"] += len(found)
+            if files:
+                files.write(found, statuses)
+                progress.say(f"{counts.total() - counts['paths']:,} pairs, {counts['paths']:,} paths")
+            elif as_json:
+                by_pair = _group_paths(found)
+                for pair in statuses.to_pylist():
+                    told = [
+                        {name: each for name, each in row.items() if name != "pair"} for row in by_pair[pair["pair"]]
+                    ]
+                    print_json({**pair, "paths": told})
+            else:
+                print_lines(format_pairs(found, statuses, limit))
+    if files:
+        summary = {"files": [str(file) for file in files.files], **dict(sorted(counts.items()))}
+        count = counts.pop("paths")
+        came = ", ".join(f"{each:,} {status.replace('_', ' ')}" for status, each in sorted(counts.items()))
+        line = f"{to}: {count:,} paths of {counts.total():,} pairs ({came or 'none'})"
+        print_result(as_json, summary, [line])
+
+
+KINDS = ("item", "date", "number", "rank")
+"""What an object can be."""
+_PROPERTIES = {"date": "time_properties", "number": "number_properties", "rank": "rank_properties"}
+_OPTIONAL = ("backward", "statement", "value", "precision", "unit")
+"""Columns that paths of some kinds alone have."""
+BATCH = 10_000
+PATHS = pa.schema(
+    {
+        "pair": pa.int64(),
+        "subject": pa.string(),
+        "object": pa.string(),
+        "hops": pa.int8(),
+        "backward": pa.bool_(),
+        "path": pa.list_(pa.string()),
+        "labels": pa.list_(pa.string()),
+        "statement": pa.string(),
+        "value": pa.string(),
+        "precision": pa.int8(),
+        "unit": pa.string(),
+    }
+)
+"""One row a path: the pair's number and texts as given; the path as ids and as labels; where its value stands."""
+PAIRS = pa.schema(
+    {
+        "pair": pa.int64(),
+        "subject": pa.string(),
+        "object": pa.string(),
+        "kind": pa.string(),
+        "subject_qid": pa.string(),
+        "object_found": pa.string(),
+        "status": pa.string(),
+        "total": pa.int64(),
+        "kept": pa.int64(),
+        "problem": pa.string(),
+    }
+)
+"""One row a pair: what it was taken for, what came of it, how many paths there are and how many were kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """What one pair was taken for."""
+
+    subject: int | None
+    kind: str
+    target: Any
+    """Number of an item, Date or Number; None when a name is unknown."""
+
+    @property
+    def status(self) -> str | None:
+        """Why the pair cannot be asked for, or None."""
+        if self.subject is None:
+            return "unknown_subject"
+        return "unknown_object" if self.target is None else None
+
+    def format_target(self) -> str | None:
+        """Return what the object was found to be; None for a name that is unknown."""
+        if self.target is None:
+            return None
+        if self.kind == "item":
+            return f"Q{self.target}"
+        if self.kind == "date":
+            return str(self.target)
+        return f"{self.target.number}{'' if self.target.unit is None else f' Q{self.target.unit}'}"
+
+
+def mine_pairs(
+    pairs: Iterable[tuple[str, str]],
+    services: Services,
+    kind: str | None,
+    options: PathOptions,
+    language: str = "en",
+) -> Iterator[tuple[pa.Table, pa.Table]]:
+    """Yield PATHS and PAIRS of each batch of (subject, object) texts, in order.
+
+    `kind` says what all objects are; None reads it from each. Raises ServiceError when names or labels cannot be
+    looked up; a pair whose paths cannot be had says so in its row.
+    """
+    service = services.wikidata
+    finder = services.paths(ask_service(service))
+    left, start = iter(pairs), 0
+    while texts := list(islice(left, BATCH)):
+        units = load_units()
+        read: list[tuple[str, str, Any]] = [(subject, *_read_object(text, kind, units)) for subject, text in texts]
+        names = {subject for subject, _, _ in read} | {target for _, what, target in read if what == "item"}
+        numbers = _find_items(sorted(names), service, language)
+        wanted = [
+            _Wanted(numbers[subject], what, numbers[target] if what == "item" else target)
+            for subject, what, target in read
+        ]
+        yield _mine_batch(start, texts, wanted, finder, service, options, language)
+        start += len(texts)
+
+
+def _read_object(text: str, kind: str | None, units: dict[str, int]) -> tuple[str, Any]:
+    """Return what an object is taken for, and its text (an item), Date or Number."""
+    if kind == "item" or (kind is None and is_qid(text)):
+        return "item", text
+    date, number = read_date(text), read_number(text)
+    if kind in (None, "date") and date:
+        return "date", date
+    if kind in (None, "number", "rank") and number:
+        return kind or "number", look_for(number, units)
+    if kind:
+        raise UsageError(f"the object {text!r} is no {kind}; write dates like 11 March 1952, numbers like 1,234.5 km")
+    return "item", text
+
+
+def _find_items(texts: Sequence[str], service: Service, language: str) -> dict[str, int | None]:
+    found: dict[str, int | None] = {text: id_number(text) for text in texts if is_qid(text)}
+    names = [text for text in texts if text not in found]
+    replies = ask_all(service, [call_find_items(service.identity, name, language) for name in names])
+    for name, body in zip(names, replies, strict=True):
+        candidates = read_candidates(body)
+        found[name] = id_number(choose_candidate(candidates).qid) if candidates else None
+    return found
+
+
+def ask_all(service: Service, calls: Sequence[Call]) -> list[Any]:
+    """Return the bodies of the replies to calls, in order; ServiceError names the first that failed."""
+    bodies = []
+    for call, reply in zip(calls, ask_service(service)(calls) if calls else (), strict=True):
+        if reply.status != "ok":
+            raise ServiceError(f"{service.identity}: {call.operation} {dict(call.parts)}: {reply.error}")
+        bodies.append(reply.body)
+    return bodies
+
+
+def _mine_batch(
+    start: int,
+    texts: Sequence[tuple[str, str]],
+    wanted: Sequence[_Wanted],
+    finder: PathFinder,
+    service: Service,
+    options: PathOptions,
+    language: str,
+) -> tuple[pa.Table, pa.Table]:
+    statuses: dict[int, dict[str, Any]] = {
+        at: {"status": each.status, "total": 0, "kept": 0} for at, each in enumerate(wanted) if each.status
+    }
+    tables = []
+    for kind in KINDS:
+        rows = np.array([at for at, each in enumerate(wanted) if each.kind == kind and not each.status], np.int64)
+        if len(rows):
+            found, told = _find(kind, [wanted[at] for at in rows], finder, options)
+            of_kind = found.paths
+            columns = {"row": pa.array(rows[of_kind["pair"].to_numpy()]), "hops": of_kind["hops"], "path": told}
+            tables.append(
+                pa.table(columns | {name: of_kind[name] for name in _OPTIONAL if name in of_kind.schema.names})
+            )
+            for line in found.pairs.to_pylist():
+                problem = found.problems.get(line["pair"])
+                statuses[int(rows[line["pair"]])] = {**line, "problem": problem}
+    paths = pa.concat_tables(tables, promote_options="default") if tables else None
+    lines = [
+        {
+            "subject": subject,
+            "object": target,
+            "kind": each.kind,
+            "subject_qid": None if each.subject is None else f"Q{each.subject}",
+            "object_found": each.format_target(),
+            **statuses[at],
+            "pair": start + at,
+        }
+        for at, ((subject, target), each) in enumerate(zip(texts, wanted, strict=True))
+    ]
+    return _finish_paths(paths, texts, start, service, language), pa.Table.from_pylist(lines, PAIRS)
+
+
+def _find(
+    kind: str, wanted: Sequence[_Wanted], finder: PathFinder, options: PathOptions
+) -> tuple[FoundPaths, pa.ListArray]:
+    subjects = np.array([each.subject for each in wanted], np.int64)
+    if kind == "item":
+        objects = np.array([each.target for each in wanted], np.int64)
+        found = finder.find_item_paths(subjects, objects, options)
+        return found, list_path_ids(found.paths, subjects, objects)
+    properties = load_properties(_PROPERTIES[kind])
+    found = finder.find_literal_paths(subjects, [each.target for each in wanted], properties, options)
+    return found, list_path_ids(found.paths, subjects)
+
+
+def _finish_paths(
+    paths: pa.Table | None, texts: Sequence[tuple[str, str]], start: int, service: Service, language: str
+) -> pa.Table:
+    if paths is None or not len(paths):
+        return PATHS.empty_table()
+    paths = paths.take(pc.sort_indices(paths["row"]))  # stable: the order within a pair stays
+    columns = {name: paths[name] for name in paths.schema.names}
+    at = paths["row"].to_numpy()
+    columns["pair"] = pa.array(at + start)
+    columns["subject"] = pa.array([texts[row][0] for row in at])
+    columns["object"] = pa.array([texts[row][1] for row in at])
+    for name in _OPTIONAL:
+        columns.setdefault(name, pa.nulls(len(at), PATHS.field(name).type))
+    units = pc.binary_join_element_wise("Q", pc.cast(columns["unit"], pa.string()), "")
+    columns["unit"] = units
+    columns["labels"] = _label_paths(columns, service, language)
+    return pa.table({name: columns[name] for name in PATHS.names}).cast(PATHS)
+
+
+def _label_paths(columns: dict[str, Any], service: Service, language: str) -> list[list[str]]:
+    """Return the paths as labels; an id without one stands for itself, values as a reader writes them."""
+    paths, units = columns["path"].to_pylist(), columns["unit"].to_pylist()
+    ids = {part for path in paths for part in path if is_qid(part) or is_pid(part)} | {unit for unit in units if unit}
+    asked = sorted(ids)
+    found = ask_all(service, [call_label(service.identity, each, language) for each in asked])
+    labels = {each: label for each, label in zip(asked, found, strict=True) if label is not None}
+    told = []
+    for path, value, precision, unit in zip(
+        paths, columns["value"].to_pylist(), columns["precision"].to_pylist(), units, strict=True
+    ):
+        named = [labels.get(part, part) for part in path]
+        if value is not None:
+            named[-1] = format_value(value, precision, labels.get(unit, unit) if unit else None)
+        told.append(named)
+    return told
+
+
+COLUMNS = ("subject", "object")
+FORMATS = (".parquet", ".csv", ".jsonl")
+
+
+def read_pairs(file: Path) -> Iterator[tuple[str, str]]:
+    """Yield (subject, object) of a CSV, JSON Lines or Parquet file; SourceError names the row that has none."""
+    if not file.is_file():
+        raise SourceError(f"{file}: no such file; give a CSV, JSON Lines or Parquet file with subject and object")
+    row_no = 0
+    source = name_source(file)
+    match file.suffix.lower():
+        case ".parquet":
+            rows = iterate_parquet(source, COLUMNS)
+        case ".json" | ".jsonl" | ".ndjson":
+            rows = iterate_json(source, "objects with subject and object")
+        case _:
+            rows = iterate_csv(source, COLUMNS)
+    for row_no, row in rows:
+        if problem := find_problem(row, COLUMNS):
+            raise SourceError(f"{file}, row {row_no}: {problem}; expected texts in subject and object")
+        yield row["subject"].strip(), row["object"].strip()
+    if not row_no:
+        raise SourceError(f"{file}: no pairs; expected rows with subject and object")
+
+
+class PathFiles(AbstractContextManager["PathFiles"]):
+    """A file of paths and, beside it, one of the pairs (`x.parquet`, `x.pairs.parquet`), written batch by batch."""
+
+    def __init__(self, file: Path) -> None:
+        if file.suffix not in FORMATS:
+            raise UsageError(f"{file}: expected a name that ends in one of {', '.join(FORMATS)}")
+        self.files = (file, file.with_suffix(f".pairs{file.suffix}"))
+        self._writers: list[Any] = []
+        self._stack = ExitStack()
+
+    def write(self, paths: pa.Table, pairs: pa.Table) -> None:
+        """Append one batch to both files."""
+        try:
+            tables = [_flatten(table) if self.files[0].suffix == ".csv" else table for table in (paths, pairs)]
+            if not self._writers:
+                self._writers = [self._open(file, table.schema) for file, table in zip(self.files, tables, strict=True)]
+            for writer, table in zip(self._writers, tables, strict=True):
+                writer.write(table)
+        except OSError as error:
+            raise OutputError(f"{self.files[0]}: cannot be written: {error.strerror or error}") from error
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def _open(self, file: Path, schema: pa.Schema) -> Any:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        match file.suffix:
+            case ".parquet":
+                return self._stack.enter_context(pq.ParquetWriter(file, schema, compression="zstd"))
+            case ".csv":
+                return self._stack.enter_context(pa_csv.CSVWriter(str(file), schema))
+            case _:
+                return _JsonLines(self._stack.enter_context(file.open("w", encoding="utf-8")))
+
+
+class _JsonLines:
+    """Writes tables as one JSON object a line."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+
+    def write(self, table: pa.Table) -> None:
+        self._stream.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in table.to_pylist())
+
+
+def _flatten(table: pa.Table) -> pa.Table:
+    """Return the table with lists joined by "; ", since CSV has none."""
+    columns = [
+        pa.array([None if parts is None else "; ".join(parts) for parts in column.to_pylist()], pa.string())
+        if pa.types.is_list(column.type)
+        else column
+        for column in table.columns
+    ]
+    return pa.table(columns, names=table.schema.names)
+
+
+def _group_paths(paths: pa.Table) -> defaultdict[int, list[dict[str, Any]]]:
+    by_pair: defaultdict[int, list[dict[str, Any]]] = defaultdict(list)
+    for row in paths.to_pylist():
+        by_pair[row["pair"]].append(row)
+    return by_pair
+
+
+def format_pairs(paths: pa.Table, pairs: pa.Table, limit: int) -> Iterator[str]:
+    """Yield lines to read: each pair with what came of it, then its first paths as labels and ids."""
+    by_pair = _group_paths(paths)
+    for pair in pairs.to_pylist():
+        found = by_pair[pair["pair"]]
+        subject, target = (
+            text if known in (None, text) else f"{text} ({known})"
+            for text, known in ((pair["subject"], pair["subject_qid"]), (pair["object"], pair["object_found"]))
+        )
+        yield f"{subject} → {target}: {_format_outcome(pair)}"
+        for row in found[:limit]:
+            yield f"  {'; '.join(row['labels'])}"
+            yield f"    {' '.join(row['path'])}" + (f"  ({row['statement']})" if row["statement"] else "")
+        if len(found) > limit:
+            yield f"  … and {len(found) - limit:,} more (--limit, or --to FILE for all)"
+
+
+def _format_outcome(pair: dict[str, Any]) -> str:
+    total, kept = pair["total"], pair["kept"]
+    return {
+        "found": f"{total:,} path{'s' if total != 1 else ''}",
+        "capped": f"{total:,} paths, of which the first {kept:,} were kept (--most)",
+        "none": "no path of one or two hops",
+        "identical": "subject and object are the same item",
+        "unknown_subject": "the subject is not known here",
+        "unknown_object": "the object is not known here",
+        "failed": f"not found out: {pair['problem']}",
+    }[pair["status"]]

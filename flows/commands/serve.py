@@ -1,0 +1,76 @@
+"""`factmill serve`: scheduled rebuilds, and runs that are started from Prefect's UI."""
+
+from dataclasses import make_dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from factmill.flows.cli.entry import report_early_end
+from factmill.flows.cli.options import list_given, list_options, naming_options
+from factmill.flows.prefect_server import apply_prefect_settings, require_server, telling_lost_server
+from factmill.flows.serving import ServeOptions, check_runs, read_config
+from factmill.tasks.errors import UsageError
+from factmill.tasks.options import BY_FILES, HIDDEN, Params
+from factmill.tasks.settings import environment, home
+
+Config = Annotated[
+    Path | None,
+    typer.Option(
+        "--config",
+        metavar="FILE",
+        help="TOML file of these options, by their names, with a table of parameters for each benchmark; what is given here goes before it.",
+    ),
+]
+_HELP = """Serve rebuilds by a schedule, and runs from Prefect's UI, until Ctrl-C, SIGTERM or SIGHUP.
+
+    Every benchmark becomes a deployment, BENCHMARK-WORLD, that anybody may start with parameters of their own; so does
+    rebuild-WORLD, which makes all of them, one after another, and has the schedule. A build of which a run is under way
+    is left alone by others. Where neither --max-age nor the world's file says how old replies may be, a scheduled rebuild
+    asks live services again for what is older than half the time between two. A rebuild that ended with serve goes on when
+    it serves again, and one run makes up for what the schedule missed meanwhile. A line is printed when a run starts and
+    when it ends.
+
+    \b
+    Examples:
+      factmill serve --world my-world.toml --cron "0 3 1 * *"
+      factmill serve --benchmark granola --interval 12h --evaluate oracle
+      factmill serve --config serve.toml --mode replay
+    """
+
+
+def _serve(given: Any) -> None:
+    told: dict[str, Any] = {}
+    settings: dict[str, Params] = {}
+    if given.config:
+        told, settings = read_config(given.config)
+    with naming_options(ServeOptions):
+        options = ServeOptions(**told | list_given(ServeOptions, given))
+    address = environment("PREFECT_API_URL")
+    if not address:
+        raise UsageError(
+            "serve needs a standing Prefect server; start one (`docker compose up -d` or `prefect server start`) and "
+            "name it: PREFECT_API_URL=http://127.0.0.1:4200/api factmill serve"
+        )
+
+    apply_prefect_settings(home())
+    require_server(address)
+    check_runs(options.rebuild_params(settings), options.run_options())
+
+    # Prefect is imported when its settings stand
+    from factmill.flows.commands.serving.runner import make_deployments, serve_deployments
+
+    deployments = make_deployments(options, settings)
+    with telling_lost_server("serve"):
+        code = serve_deployments(deployments, options.runs, options.catch_up, options.log_json)
+    report_early_end()
+    raise typer.Exit(code)
+
+
+serve = make_dataclass(
+    "serve",
+    [*list_options(ServeOptions, [*HIDDEN, *BY_FILES]), ("config", Config, None)],
+    namespace={"__post_init__": _serve, "__doc__": _HELP},
+    kw_only=True,
+)
+"""Its options; to make one is to serve."""

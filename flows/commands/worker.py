@@ -1,0 +1,64 @@
+"""`factmill worker`: a worker of a Dask cluster, which answers for local models and graphs."""
+
+from pathlib import Path
+from typing import Literal
+
+import typer
+
+from factmill.tasks import progress
+from factmill.tasks.engine.cluster.wire import import_distributed, name_code
+from factmill.tasks.engine.cluster.working import check_options, find_offers, work
+from factmill.tasks.errors import UsageError
+from factmill.tasks.processes import require_temporary_folder
+from factmill.tasks.settings import home
+
+
+def worker(
+    address: str = typer.Option(
+        ..., help="The scheduler's: tcp://HOST:PORT, or tls://HOST:PORT with certificates.", metavar="ADDRESS"
+    ),
+    model: list[str] | None = typer.Option(
+        None, help="Hold this model: a name of the home's, or a folder.", metavar="NAME"
+    ),
+    graph: list[str] | None = typer.Option(
+        None, help="Hold this local graph: a name of the home's, or a folder.", metavar="NAME"
+    ),
+    device: Literal["auto", "cpu", "cuda"] = typer.Option("auto", help="What models compute on."),
+    threads: int | None = typer.Option(
+        None, min=1, max=1024, help="Cores that models use on the CPU. Default: all.", metavar="N"
+    ),
+    host: str = typer.Option(
+        "", help="Address of this machine that the others reach it by. Default: found.", metavar="HOST"
+    ),
+    ca_file: Path | None = typer.Option(
+        None, help="PEM file of the authority that signed the certificates.", metavar="FILE"
+    ),
+    cert_file: Path | None = typer.Option(None, help="PEM file of this worker's certificate.", metavar="FILE"),
+    key_file: Path | None = typer.Option(None, help="PEM file of its key.", metavar="FILE"),
+) -> None:
+    """Answer for local models and graphs as a worker of a Dask cluster, until Ctrl-C or SIGTERM.
+
+    Without --model and --graph it holds all of its home (FACTMILL_HOME) and the models that come with factmill. Each is
+    told by its digest, and asked only by builds that name the very same, with the same code of factmill. It keeps nothing,
+    and may join or leave at any time. One process is one worker: start one for each GPU.
+
+    \b
+    Examples:
+      dask scheduler --port 8786
+      factmill worker --address tcp://10.0.0.5:8786
+      CUDA_VISIBLE_DEVICES=1 factmill worker --address tcp://10.0.0.5:8786 --model nllb --device cuda
+      FACTMILL_CLUSTER=tcp://10.0.0.5:8786 factmill build multihal
+    """
+    progress.show("lines")
+    files = tuple(str(file) if file else "" for file in (ca_file, cert_file, key_file))
+    check_options(address, (files[0], files[1], files[2]))
+    import_distributed()
+    require_temporary_folder()
+    offers = find_offers(home(), model or [], graph or [], device, threads, progress.say)
+    if not offers:
+        raise UsageError(f"there is no model and no graph in {home()} to answer for; name some with --model or --graph")
+    for offer in offers:
+        progress.say(f"holds {offer.name}: {offer.wanted}")
+    progress.say(f"answers with {name_code()}")
+    number = work(address, offers, progress.say, host, (files[0], files[1], files[2]))
+    raise typer.Exit(128 + number)

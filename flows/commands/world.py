@@ -1,0 +1,218 @@
+"""`factmill world`: serving the embedded world, and which of its scripted replies builds ask for, which are missing, and how they
+come into files.
+
+What builds ask is read from their recorded calls. A form lists prompts without a reply:
+
+    granola/granular_answers:
+    - question: Where was Ada Lovelace born?
+      answer: London
+      reply:
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from factmill.flows.benchmarks import BENCHMARKS, find_benchmark
+from factmill.flows.cli.options import AsJson, NewWarehouse, print_lines, print_result
+from factmill.flows.commands.digests import list_asked, read_asked
+from factmill.flows.prefect_server import shared_server
+from factmill.flows.running import make_build
+from factmill.tasks import progress
+from factmill.tasks.assets import load_prompt
+from factmill.tasks.core.service_settings import EMBEDDED
+from factmill.tasks.errors import NothingPublished, UsageError, WorldError
+from factmill.tasks.options import RunOptions, warehouse_of
+from factmill.tasks.settings import home
+from factmill.tasks.world.data import digest_world
+from factmill.tasks.world.replies import (
+    Key,
+    RepliesFile,
+    Variables,
+    describe_key,
+    digest_keys,
+    format_file,
+    format_yaml,
+    list_prompts,
+    load_replies,
+    load_yaml,
+    read_entries,
+    replies_path,
+    save_replies,
+)
+from factmill.tasks.world.serving import serve_forever
+
+world_app = typer.Typer(help="The embedded world.", no_args_is_help=True)
+
+
+@world_app.command("serve")
+def world_serve(
+    port: int = typer.Option(8123, min=0, max=65534, help="Port of the app; SPARQL is on the next one. 0: any."),
+) -> None:
+    """Serve the embedded world on loopback until Ctrl-C: SPARQL, MediaWiki, Pageviews, Falcon."""
+    serve_forever(home(), port)
+
+
+@world_app.command("replies")
+def replies(
+    missing: bool = typer.Option(False, "--missing", help="Print the prompts without a reply, as a form to fill in."),
+    unused: bool = typer.Option(False, "--unused", help="List the replies that no embedded build asks for."),
+    add: Path | None = typer.Option(None, help="Put the replies of a filled form into the files.", metavar="FILE"),
+    written_by: str | None = typer.Option(None, help="With --add: who wrote them, where that changes.", metavar="NAME"),
+    tidy: bool = typer.Option(False, "--tidy", help="Write all files anew in their own form, sorted."),
+    check: bool = typer.Option(
+        False, "--check", help="Hold the files to what the builds were noted to ask; builds nothing."
+    ),
+    benchmark: list[str] | None = typer.Option(
+        None, help="Only of this benchmark; may be repeated.", metavar="BENCHMARK"
+    ),
+    warehouse: NewWarehouse = None,
+    as_json: AsJson = False,
+) -> None:
+    """Count, check and complete the scripted replies of the embedded world (data/world/replies).
+
+    --missing, --unused and --add make the embedded builds where they are not there, and read what these ask.
+
+    \b
+    Examples:
+      factmill world replies
+      factmill world replies --missing --benchmark granola > form.yaml
+      factmill world replies --add form.yaml
+    """
+    if [bool(add), tidy, check, missing or unused].count(True) > 1:
+        raise UsageError(
+            "give one of --add, --tidy, --check, or --missing and --unused; see factmill world replies --help"
+        )
+
+    progress.show()
+    if tidy:
+        changed = _find_untidy()
+        for prompt in changed:
+            save_replies(prompt, load_replies(prompt))
+        return print_lines(f"{prompt}: written anew" for prompt in changed)
+    if check:
+        if wrong := _check_files():
+            raise WorldError("\n".join(wrong))
+        return None
+    if not (missing or unused or add):
+        files = {prompt: load_replies(prompt) for prompt in list_prompts()}
+        counts: list[dict[str, Any]] = [
+            {"prompt": prompt, "replies": len(file.replies), "faults": file.faults, "written_by": file.written_by}
+            for prompt, file in files.items()
+        ]
+        line = "{prompt}: {replies:,} replies, {faults:,} with a planted fault; by {written_by}"
+        return print_result(as_json, counts, (line.format(**each) for each in counts))
+    asked = _ask_builds(benchmark or (), warehouse)
+    if add:
+        added = _add_replies(add, written_by, asked)
+        return print_result(as_json, added, (f"{prompt}: {count:,} added" for prompt, count in added.items()))
+    lacking: dict[str, list[Variables]] = {}
+    idle: dict[str, list[Key]] = {}
+    for prompt, keys in asked.items():
+        there = load_replies(prompt).replies.keys()
+        if missing and (without := sorted(keys.keys() - there)):
+            lacking[prompt] = [keys[key] for key in without]
+        if unused and (left := sorted(there - keys.keys())):
+            idle[prompt] = left
+    told: dict[str, Any] = {"missing": lacking} if missing else {}
+    told |= {"unused": {prompt: list(map(dict, keys)) for prompt, keys in idle.items()}} if unused else {}
+    if not as_json:
+        typer.echo(_format_form(lacking), nl=False)
+        if missing and not lacking:
+            progress.say("every prompt that these builds ask has a reply")
+    lines = (f"# unused: {prompt}: {describe_key(key)}" for prompt, keys in idle.items() for key in keys)
+    return print_result(as_json, told, lines)
+
+
+_CHAINED = "What rests on replies that are missing, such as BioKaLMA's later rounds, is asked once these are written; run this again then."
+
+
+def _ask_builds(names: Sequence[str], warehouse: Path | None) -> dict[str, Mapping[Key, Variables]]:
+    """Make the embedded builds of these benchmarks (all where none is named), where they are not there, and return what they
+    ask, by prompt."""
+    run = RunOptions(world=EMBEDDED, warehouse=warehouse)
+    asked: dict[str, Mapping[Key, Variables]] = {}
+    with shared_server():
+        for benchmark in [find_benchmark(name) for name in names or BENCHMARKS]:
+            try:
+                build_id = make_build(benchmark, benchmark.params(), run).build_id
+            except NothingPublished as nothing:
+                build_id = nothing.report.build_id
+            asked |= list_asked(warehouse_of(run), build_id)
+    return asked
+
+
+def _format_form(missing: Mapping[str, Sequence[Variables]]) -> str:
+    """Return the form of what is missing; empty where nothing is."""
+    if not missing:
+        return ""
+    count = sum(map(len, missing.values()))
+    entries = {
+        prompt: [{name: variables[name] for name in load_prompt(prompt).inputs} | {"reply": None} for variables in of]
+        for prompt, of in missing.items()
+    }
+    return (
+        f"# {count:,} prompts of the embedded builds have no reply. Write each one behind `reply:`, with `fault: which` above it\n"
+        f"# where one is planted, then: factmill world replies --add FILE\n# {_CHAINED}\n{format_yaml(entries)}"
+    )
+
+
+def _add_replies(form: Path, written_by: str | None, known: Mapping[str, Mapping[Key, Variables]]) -> dict[str, int]:
+    """Put the replies of a filled form into the files; return prompt → number. WorldError, before anything is written, for an
+    entry that is empty, is there already, or has variables that no build asks."""
+    told = load_yaml(form.read_text("utf-8"), str(form))
+    if not isinstance(told, dict) or not all(isinstance(entries, list) for entries in told.values()):
+        raise WorldError(f"{form}: expected prompts with a list of entries each, as `--missing` prints them")
+    files = {}
+    for prompt, entries in told.items():
+        if prompt not in known:
+            raise WorldError(f"{form}: no embedded build asks the prompt {prompt}; expected one of {', '.join(known)}")
+        added, there = read_entries(entries, prompt, f"{form}: {prompt}"), load_replies(prompt)
+        for key in added:
+            if key in there.replies:
+                raise WorldError(
+                    f"{form}: {prompt} has a reply for this already; edit it in {replies_path(prompt)}: {describe_key(key)}"
+                )
+            if key not in known[prompt]:
+                raise WorldError(
+                    f"{form}: no embedded build asks {prompt} with these variables; leave them as `--missing` prints them: "
+                    f"{describe_key(key)}"
+                )
+        author = written_by or there.written_by
+        if not author:
+            raise UsageError(f"there is no file of replies to {prompt} yet; say who wrote these with --written-by NAME")
+        files[prompt] = RepliesFile(author, {**there.replies, **added})
+    for prompt, file in files.items():
+        save_replies(prompt, file)
+    return {prompt: len(entries) for prompt, entries in told.items()}
+
+
+def _find_untidy() -> list[str]:
+    """Return the prompts whose files are not in the form that `--tidy` gives them."""
+    return [
+        prompt
+        for prompt in list_prompts()
+        if replies_path(prompt).read_text("utf-8") != format_file(prompt, load_replies(prompt))
+    ]
+
+
+def _check_files() -> list[str]:
+    """Return what is wrong with the files, without a build: by what the builds asked when `make digests` was last run."""
+    asked = read_asked()
+    wrong = [
+        f"{replies_path(prompt)}: not sorted, or written otherwise; mend it with --tidy" for prompt in _find_untidy()
+    ]
+    if asked.world != digest_world():
+        wrong.append(
+            "the world's files changed since it was last noted what the builds ask (data/world/digests.json): look for missing "
+            "replies with `factmill world replies --missing`, then run `make digests`"
+        )
+    for prompt in sorted({*asked.prompts, *list_prompts()}):
+        if asked.prompts.get(prompt) != digest_keys(load_replies(prompt).replies):
+            wrong.append(
+                f"{prompt}: the replies are not those that the builds ask for (data/world/digests.json): "
+                "`factmill world replies --missing --unused` tells which, `make digests` notes what they ask now"
+            )
+    return wrong

@@ -1,0 +1,139 @@
+"""A benchmark's flow, made of its record and the list of its steps, and the pause in which people decide on what it flagged.
+
+A lock follows this module by definition (tasks/engine/naming/rooms.py), and a recipe to every step that its list names.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from prefect import Flow, Task, flow
+from prefect.artifacts import create_table_artifact
+from prefect.flow_runs import pause_flow_run
+from prefect.input import RunInput
+from pydantic import Field
+
+from factmill.flows.watching.artifacts import leave_artifacts, tell_row
+from factmill.tasks.core.receipts import Receipt
+from factmill.tasks.core.review import read_queue, write_queue
+from factmill.tasks.engine.batches import Dataset
+from factmill.tasks.engine.benchmark import Benchmark, Inputs, Locked
+from factmill.tasks.engine.building import Build, open_build
+from factmill.tasks.engine.runs import Run
+from factmill.tasks.options import BuildReport, Params, RunOptions, warehouse_of
+from factmill.tasks.progress import say
+from factmill.tasks.storage.builds import find_build
+from factmill.tasks.storage.reviews import load_decisions, read_queue_of, save_decisions
+
+PATIENCE_S = 7 * 24 * 3600
+"""So long a run waits before it fails; what was published before stays."""
+_LOOK_EVERY_S = 2
+_HOW = (
+    "{rows} rows that a check flagged wait for a decision; the artifact {key} of this run lists them. Submit goes on with "
+    "what is decided; what stays open is left out of the benchmark.\n\n"
+    "In a spreadsheet: `factmill review export {build} --to FILE.csv`, fill it in, `factmill review import FILE.csv`, then "
+    "submit this form as it is.\n\nOr here, in the text below."
+)
+_COLUMNS = (
+    "A line a row. Fill in `decision`: keep, drop or edit; with edit, `edited`: NAME: new text, a line each, as in "
+    "`proposed`; `reviewer`: your name; `note`, if you like. Leave the other columns as they are."
+)
+_READ = ("flag", "detail", "context", "proposed", "row_id", "id")
+"""Columns of the artifact, in the order in which they are read."""
+
+
+class Decisions(RunInput):
+    """What people decided."""
+
+    queue: str
+    """The review queue as CSV, filled in."""
+
+
+def ask_for_decisions(report: BuildReport, run: RunOptions) -> int:
+    """Pause this flow run until somebody has decided on the open items of a build; return how many decisions came.
+
+    They come in the form, or meanwhile by `factmill review import`, and are kept in the warehouse. SourceError when the
+    form's text cannot be read.
+    """
+    warehouse = warehouse_of(run)
+    queue = read_queue_of(warehouse, find_build(warehouse, report.build_id))
+    waiting = [item for item in queue if item.decision == "open"]
+    if not waiting:
+        return 0
+    key = f"{report.benchmark}-review"
+    create_table_artifact(
+        table=[tell_row(item.model_dump(mode="json", include=set(_READ)), _READ) for item in waiting],
+        key=key,
+        description=f"{len(waiting)} flagged rows wait for a decision: press Resume on the paused run; its form says how.",
+    )
+    say(
+        f"note: {len(waiting)} flagged rows wait for a decision, {PATIENCE_S // 86_400} days at most: press Resume on the paused "
+        f"run {report.benchmark} in the Prefect UI, whose form says how; the run's artifact {key} lists them"
+    )
+    form = Decisions.with_initial_data(
+        description=_HOW.format(rows=len(waiting), key=key, build=report.build_id),
+        queue=Field(default=write_queue(waiting), title="Decisions, as CSV", description=_COLUMNS),
+    )
+    answer = pause_flow_run(wait_for_input=form, timeout=PATIENCE_S, poll_interval=_LOOK_EVERY_S)
+    save_decisions(warehouse, read_queue(answer.queue, "the input in Prefect"))
+    decided = {item.id for item in load_decisions(warehouse, report.benchmark)}
+    count = sum(item.id in decided for item in waiting)
+    say(f"{count} of {len(waiting)} rows are decided on{'; they are built in now' if count else ', and are left out'}")
+    return count
+
+
+I = TypeVar("I", bound=Inputs)  # noqa: E741 - inputs
+Step = Task[..., Receipt]
+Left = Mapping[Step, Dataset]
+"""Step → the rows that it left, in the order of the steps."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """A step, and how rows are passed through it; `Build.stage` says what each option means."""
+
+    step: Step
+    whole: bool = False
+    opens: bool = False
+    most_rows: int | None = None
+
+
+def make_recipe(
+    record: Benchmark,
+    load: Step | Callable[[I], Step],
+    *steps: Step | Stage,
+    units: Callable[[Locked[Any]], Iterable[str]] = lambda locked: locked.files,
+    check: Callable[[Run, I], None] | None = None,
+    publish: Callable[[Build, Left], BuildReport] | None = None,
+) -> Flow[..., BuildReport]:
+    """Return the Prefect flow that builds a benchmark: it takes `params` and `run`, and has the record's name.
+
+    `load`: the step that reads the source, or what chooses it by the inputs. `units`: what that step reads by, a batch each;
+    the source's files by default. `check`: raises a named error for parameters that no service can serve, before anything
+    is read. `publish`: publishes what the steps left; by default the last step's rows are the main table. Where people
+    are asked for decisions (`--review ask`) and some come, the build is made again with them.
+    """
+
+    def make(params: Params, run: RunOptions) -> BuildReport:
+        locked: Locked[Any] = record.lock_inputs(params, run)
+        first = load if isinstance(load, Task) else load(locked.inputs)
+        with open_build(record, locked, run) as build:
+            if check:
+                check(build.run, locked.inputs)
+            rows = build.load(first, units(locked))
+            left = {first: rows}
+            for each in steps:
+                stage = each if isinstance(each, Stage) else Stage(each)
+                rows = build.stage(stage.step, rows, whole=stage.whole, opens=stage.opens, most_rows=stage.most_rows)
+                left[stage.step] = rows
+            report = publish(build, left) if publish else build.publish({record.main_table: rows.table(record.row)})
+            leave_artifacts(record, report, rows.all_rows())
+        if getattr(params, "review", None) == "ask" and ask_for_decisions(report, run):
+            # what is still open is left out
+            return make(params.model_copy(update={"review": "manual"}), run)
+        return report
+
+    make.__name__ = make.__qualname__ = record.name
+    make.__module__, make.__doc__ = record.recipe.partition(":")[0], f"{record.title}."
+    make.__defaults__, make.__annotations__["params"] = (record.params(), RunOptions()), record.params
+    return flow(name=record.name, validate_parameters=True, persist_result=False)(make)

@@ -1,0 +1,433 @@
+"""The citations of a text, told apart from it: of an answer, and of an annotated paragraph (BioKaLMA, §2.1, §3.3, Table 9).
+
+    citation = "[" qid ["," name] ("," property ":" value)+ ("," qid ("," property ":" value)+)* "]"
+    qid      = ["qid:"] "Q" number
+    name     = ["name:"] text
+    mark     = "[NA]"
+
+A bracket is one of these where it opens with a QID, with `qid:` or with NA, or where a property that the graph knows stands in
+it with a colon; any other ([1], [sic]) is text. What is in the graph is read by it, part after part, the longest label first,
+whatever commas, colons and brackets labels hold, and back where what follows makes no sense, until its own bracket closes.
+Labels stand in the graph's own letters, or ids in their place. They are looked up by length, so that a long answer takes time
+by its length and by how many lengths there are. What is not in the graph is read by the grammar: a part ends where a comma or semicolon, a property that the graph knows (in any case) or words that begin small, and a colon follow. So "place of birth: Paris,
+Texas" is one value, unless the graph itself has Paris and goes on. Every property with its value is a citation of its own,
+however many share a bracket; values in a row behind one property are citations too, where the graph has them.
+
+A bracket that opens like a citation and is none is malformed, with a reason, and counts as a citation that is not correct:
+§4.2 wants one "complete with all three parts". It is never mended by guessing. A citation belongs to the sentence that
+stands before it, also behind its full stop. All of this takes time linear in the answer.
+"""
+
+import html
+import re
+import unicodedata
+from bisect import bisect_left
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Literal
+
+from factmill.tasks.core.authoring.citations import Piece, format_label
+from factmill.tasks.core.rows import StrictModel
+from factmill.tasks.text.sentences import split_sentences
+
+Key = tuple[str, str, str]
+"""A piece as it is compared: QID, label of the property, label of the value."""
+
+_INVISIBLE = re.compile("[\u00ad\u200b\u200e\u200f\u2060\ufeff\u202a-\u202e\u2066-\u2069]")
+_BRACKETS = str.maketrans("［］【】〔〕", "[][][]")
+_ESCAPED = re.compile(r"\\([\[\]])")
+_SPACES, _LINES = re.compile(r"[^\S\n]+"), re.compile(r" ?\n\s*")
+_WIDE = str.maketrans("\n：，；Ｑ０１２３４５６７８９", " :,;Q0123456789")
+
+DRESS = '["“”*_`]{0,40}+'
+"""Quotes and emphasis that may stand around a label; bounded, since a search begins at each of them."""
+_DRESSED, _COLON = re.compile(DRESS), re.compile(rf"{DRESS} ?: ?")
+_CLOSES, _GOES_ON = re.compile(rf"{DRESS} ?[.,;]? ?\]"), re.compile(rf"{DRESS} ?[,;] ?")
+_QID, _MISSING = re.compile(r"(?:qid ?: ?)?(Q[1-9][0-9]*) ?[,;:] ?", re.IGNORECASE), re.compile(r"NA(?= ?[\],;])")
+_NAME = re.compile(r"(?:name ?: ?)?[^:\[\]]*", re.IGNORECASE)
+
+
+def fold_answer(text: str) -> str:
+    """Return a text as it is read: entities resolved, nothing invisible, square brackets alone, single spaces and lines."""
+    shown = _INVISIBLE.sub("", html.unescape(text)).translate(_BRACKETS)
+    shown = unicodedata.normalize("NFC", _ESCAPED.sub(r"\1", shown))
+    return _LINES.sub("\n", _SPACES.sub(" ", shown))
+
+
+def flatten(shown: str) -> str:
+    """Return a folded text on one line, full-width marks made plain; every character keeps its place."""
+    return shown.translate(_WIDE)
+
+
+def compare_label(label: str) -> str:
+    """Return a label as it is compared: letter for letter, in its own case."""
+    return flatten(fold_answer(label)).strip()
+
+
+def make_key(qid: str, property_label: str, value: str) -> Key:
+    """Return what two writings of one triple have in common."""
+    return qid.upper(), compare_label(property_label), compare_label(value)
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What one part of a bracket says: a property with its value, or that knowledge is missing (no property)."""
+
+    qid: str
+    property: str = ""
+    value: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where reading stands."""
+
+    at: int
+    qid: str
+    property: str = ""
+    """That the last part named: another value may follow."""
+    is_head: bool = False
+    """Right behind the first QID, where a name may stand."""
+
+
+class _Spellings:
+    """Names by how they may be written, the longest first."""
+
+    def __init__(self) -> None:
+        self.names: dict[str, str] = {}
+        self.lengths: list[int] = []
+
+    def add(self, written: str, name: str) -> None:
+        if written and written not in self.names:
+            self.names[written] = name
+            if len(written) not in self.lengths:
+                self.lengths = sorted([*self.lengths, len(written)], reverse=True)
+
+    def find(self, flat: str, at: int) -> Iterator[tuple[str, int]]:
+        """Yield the names that stand at a place with their ends, first as they are, then behind quotes or emphasis."""
+        for start in sorted({at, _end(_DRESSED, flat, at)}):
+            for length in self.lengths:
+                name = self.names.get(flat[start : start + length])
+                if name is not None:
+                    yield name, start + length
+
+
+class KnownPieces:
+    """Pieces by person, property and value."""
+
+    def __init__(self, pieces: Sequence[Piece]) -> None:
+        """Index pieces; of those that are written alike the first counts."""
+        self._properties: dict[str, _Spellings] = {}
+        self._values: dict[tuple[str, str], _Spellings] = {}
+        labels: set[str] = set()
+        for piece in pieces:
+            label = compare_label(piece.property)
+            labels.add(label.lower())
+            properties = self._properties.setdefault(piece.qid, _Spellings())
+            for written in (label, compare_label(format_label(piece.property)), piece.pid):
+                properties.add(written, piece.property)
+            values = self._values.setdefault((piece.qid, piece.property), _Spellings())
+            for written in (
+                compare_label(piece.value),
+                compare_label(format_label(piece.value)),
+                piece.value_qid or "",
+            ):
+                values.add(written, piece.value)
+        self._labels = frozenset(labels - {""})
+        self._lengths = sorted({len(label) for label in self._labels}, reverse=True)
+
+    def find_label(self, flat: str, end: int, least: int = 0) -> int | None:
+        """Return where the longest known label begins that ends at a place and stands behind a bracket, comma or semicolon.
+
+        Case does not matter; None: no label ends there, or it begins before `least`.
+        """
+        for length in self._lengths:
+            start = end - length
+            if start >= least and flat[start:end].lower() in self._labels:
+                before = flat[max(least, start - 4) : start].rstrip(' "“”*_`')
+                if start == least or before[-1:] in ("[", ",", ";"):
+                    return start
+        return None
+
+    def read(
+        self,
+        flat: str,
+        at: int,
+        qid: str,
+        *,
+        is_head: bool = False,
+        stops: Collection[int] = (),
+        limit: int | None = None,
+    ) -> tuple[list[Part], int] | None:
+        """Read known parts from a place to the end of their bracket; None where something else stands there.
+
+        `stops`: places behind a comma at which reading may end as well; `limit`: of reading, the text's end where None.
+        Returns the parts with the place behind the closing bracket, or the stop.
+        """
+        end_of_all = len(flat) if limit is None else limit
+        first = _Place(at, qid, is_head=is_head)
+        seen, path = {first}, list[Part | None]()
+        turns = [self._list_steps(flat, first)]
+        while turns:
+            step = next(turns[-1], None)
+            if step is None:
+                turns.pop()
+                continue
+            part, place = step
+            if place.at > end_of_all:
+                continue
+            del path[len(turns) - 1 :]
+            path.append(part)
+            if part and (closed := _CLOSES.match(flat, place.at, end_of_all)):
+                return [each for each in path if each], closed.end()
+            more = _GOES_ON.match(flat, place.at, end_of_all) if part else None
+            place = _Place(more.end() if more else place.at, place.qid, place.property)
+            if more and place.at in stops:
+                return [each for each in path if each], place.at
+            if (more or not part) and place not in seen:
+                seen.add(place)
+                turns.append(self._list_steps(flat, place))
+        return None
+
+    def _list_steps(self, flat: str, place: _Place) -> Iterator[tuple[Part | None, _Place]]:
+        """Yield what may stand at a place (None: what cites nothing) and where it ends."""
+        spelled = self._properties.get(place.qid, _Spellings())
+        named = [
+            (name, _end(_COLON, flat, end)) for name, end in spelled.find(flat, place.at) if _COLON.match(flat, end)
+        ]
+        if place.property:
+            named.append((place.property, place.at))
+        for name, start in named:
+            for value, stop in self._values.get((place.qid, name), _Spellings()).find(flat, start):
+                yield Part(place.qid, name, value), _Place(stop, place.qid, name)
+        if missing := _MISSING.match(flat, place.at):
+            yield Part(place.qid), _Place(missing.end(), place.qid, place.property)
+        if other := _QID.match(flat, place.at):
+            yield None, _Place(other.end(), other[1].upper())
+        if place.is_head:
+            name_end = _end(_NAME, flat, place.at)
+            for comma in re.compile("[,;] ?").finditer(flat, place.at, name_end):
+                yield None, _Place(comma.end(), place.qid)
+
+
+def _end(pattern: re.Pattern[str], flat: str, at: int) -> int:
+    """Return where a pattern that stands at a place ends; the place itself where it does not."""
+    found = pattern.match(flat, at)
+    return found.end() if found else at
+
+
+Kind = Literal["triple", "not_available", "malformed"]
+Why = Literal["", "not_closed", "no_qid", "no_property", "no_value"]
+"""Its bracket is not closed, or another citation opens in it; no QID with a comma opens it; no property follows the QID; a
+property has no value."""
+
+_SHOWN = 200
+_HEAD = re.compile(rf"\[ ?{DRESS}(?:(?:qid|wd) ?: ?)?{DRESS}(Q[1-9][0-9]*){DRESS} ?(?:[,;:] ?|(?=\]))", re.IGNORECASE)
+_MARK = re.compile(rf"\[ ?{DRESS}(?:NA|N/A|not (?:applicable|available)){DRESS} ?[\],;:]", re.IGNORECASE)
+_SAYS_QID = re.compile(rf"\[ ?{DRESS}(?:(?:qid|wd) ?:|Q[1-9][0-9]* [^\[\]:]{{1,80}}:)", re.IGNORECASE)
+_TOKEN = re.compile(r"[\[\]:]")
+_BEFORE_VALUE = re.compile(rf"{DRESS} ?:")
+_LINK = re.compile(r"\(https?://[^\s()]*\)")
+_WRAPS = frozenset({("(", ")"), ("[", "]"), ("*", "*"), ("_", "_"), ("`", "`")})
+_EDGES = ' "“”*_`'
+_QID_ALONE = re.compile(r"(?:qid ?: ?)?(Q[1-9][0-9]*)", re.IGNORECASE)
+_NO_PROPERTY = frozenset({"name", "qid"})
+"""Labels of what says whom a citation is about."""
+_LABEL_AT_MOST = 80
+
+
+class Citation(StrictModel):
+    """One property with its value that an answer cites, a mark of missing knowledge, or what is neither."""
+
+    sentence: int
+    """Place among the sentences of the one that it belongs to."""
+    text: str
+    """Its bracket as it was written, up to 200 characters; several citations may share one."""
+    kind: Kind
+    qid: str
+    """Of a triple; else empty, as are property and value."""
+    property: str
+    """The graph's own label where the graph has the triple, else as it was written; likewise the value."""
+    value: str
+    why: Why
+    """What is wrong with a malformed one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cited:
+    """An answer, taken apart."""
+
+    answer: str
+    sentences: list[str]
+    """Without brackets; one empty sentence where the answer says nothing else."""
+    citations: list[Citation]
+    """In the order of the answer."""
+
+
+@dataclass(slots=True)
+class _Bracket:
+    """A citation's bracket in the folded answer."""
+
+    start: int
+    end: int
+    parts: list[tuple[Part, Why]] = field(default_factory=list)
+    offset: int = 0
+    """Place in the text without brackets."""
+
+
+def read_citations(answer: str, pieces: Sequence[Piece]) -> Cited:
+    """Take an answer apart; `pieces` are those of the graph that the model was shown."""
+    shown = fold_answer(answer)
+    brackets = list(_read_brackets(shown, KnownPieces(pieces)))
+    text = _cut_out(shown, brackets)
+    spans = _find_sentences(text)
+    starts = [start for start, _ in spans]
+    citations = [
+        Citation(
+            # a bracket behind a full stop still stands before the next sentence begins
+            sentence=max(0, bisect_left(starts, bracket.offset) - 1),
+            text=shown[bracket.start : bracket.end][:_SHOWN],
+            kind="malformed" if why else "triple" if part.property else "not_available",
+            qid=part.qid if part.property and not why else "",
+            property="" if why else part.property,
+            value="" if why else part.value,
+            why=why,
+        )
+        for bracket in brackets
+        for part, why in bracket.parts
+    ]
+    return Cited(answer, [text[start:end] for start, end in spans] or [""], citations)
+
+
+def _read_brackets(shown: str, known: KnownPieces) -> Iterator[_Bracket]:
+    """Yield the brackets of a folded answer that open like a citation and lie in no other one."""
+    flat = flatten(shown)
+    closing, labelled, opening = _pair_brackets(flat, known)
+    openers = [
+        start for start in opening
+        if start in labelled or any(each.match(flat, start) for each in (_HEAD, _MARK, _SAYS_QID))
+    ]  # fmt: skip
+    end = 0
+    for start, following in pairwise([*openers, len(flat)]):
+        if start >= end:
+            bracket = _read_bracket(flat, start, closing.get(start), following, known)
+            if bracket.parts[0][1] == "not_closed":
+                line_end = shown.find("\n", start, bracket.end)
+                bracket.end = bracket.end if line_end < 0 else line_end
+            end = bracket.end
+            yield bracket
+
+
+def _pair_brackets(flat: str, known: KnownPieces) -> tuple[dict[int, int], set[int], list[int]]:
+    """Return where each bracket's partner ends, the brackets in which a known property has a colon, and all that open."""
+    closing: dict[int, int] = {}
+    labelled: set[int] = set()
+    opening, opened = list[int](), list[int]()
+    for token in _TOKEN.finditer(flat):
+        at = token.start()
+        if token[0] == "[":
+            opening.append(at)
+            opened.append(at)
+        elif token[0] == "]" and opened:
+            closing[opened.pop()] = at + 1
+        elif token[0] == ":" and opened and opened[-1] not in labelled:
+            end = len(flat[max(0, at - 4) : at].rstrip(' "“”*_`')) + max(0, at - 4)
+            if known.find_label(flat, end, opened[-1] + 1) is not None:
+                labelled.add(opened[-1])
+    return closing, labelled, opening
+
+
+def _read_bracket(flat: str, start: int, closed: int | None, following: int, known: KnownPieces) -> _Bracket:
+    """Read what opens like a citation; `closed`: where its partner ends, `following`: where the next one opens."""
+    head = _HEAD.match(flat, start)
+    if head and (whole := known.read(flat, head.end(), head[1].upper(), is_head=True)):
+        return _Bracket(start, whole[1], [(part, "") for part in whole[0]])
+    if closed is None or following < closed:
+        # as far as where it is closed or another one opens
+        stop = flat.find("]", start, following) + 1
+        return _Bracket(start, stop or following, [(Part(""), "not_closed")])
+    if _MARK.match(flat, start):
+        return _Bracket(start, closed, [(Part(""), "")])
+    if not head:
+        return _Bracket(start, closed, [(Part(""), "no_qid")])
+    return _Bracket(start, closed, list(_read_parts(flat, head.end(), closed, head[1].upper(), known)))
+
+
+def _read_parts(flat: str, at: int, end: int, qid: str, known: KnownPieces) -> Iterator[tuple[Part, Why]]:
+    """Yield the parts of a bracket that does not stand in the graph as a whole; `end`: behind its closing bracket."""
+    labels = list(_find_labels(flat, at, end, known))
+    if all(flat[start:stop].lower() in _NO_PROPERTY for start, stop, _ in labels):
+        yield Part(""), "no_property"
+    stops = frozenset(start for start, _, _ in labels)
+    read_to = at
+    for (start, stop, value_at), (following, _, _) in pairwise([*labels, (end - 1, 0, 0)]):
+        if start < read_to:
+            continue
+        if found := known.read(flat, start, qid, stops=stops, limit=end):
+            yield from ((part, "") for part in found[0])
+            qid, read_to = found[0][-1].qid, found[1]
+            continue
+        label, value = flat[start:stop], flat[value_at:following].rstrip(f",;{_EDGES}")
+        before, comma, last = value.rpartition(",")
+        # a QID behind a comma opens what is cited of the next item; alone it is the value
+        other = _QID_ALONE.fullmatch(last.strip(_EDGES)) if comma else None
+        value = (before if other else value).strip(f",;{_EDGES}")
+        if label.lower() not in _NO_PROPERTY:
+            yield (Part(qid, label, value), "") if value else (Part(""), "no_value")
+        qid = other[1].upper() if other else qid
+
+
+def _find_labels(flat: str, at: int, end: int, known: KnownPieces) -> Iterator[tuple[int, int, int]]:
+    """Yield where each property's label begins and ends, and where its value begins."""
+    last = at
+    for colon in _BEFORE_VALUE.finditer(flat, at, end):
+        start = known.find_label(flat, colon.start(), last)
+        if start is None:
+            comma = max(flat.rfind(",", last, colon.start()), flat.rfind(";", last, colon.start()))
+            start = last if comma < 0 else comma + 1
+            start += len(flat[start : colon.start()]) - len(flat[start : colon.start()].lstrip(' "“”*_`'))
+            words = flat[start : colon.start()]
+            is_first = comma < 0 and last == at
+            if not words or len(words) > _LABEL_AT_MOST or flat[colon.end()] not in " ]":
+                continue
+            if not is_first and (comma < 0 or not words[0].islower()):
+                continue
+        yield start, colon.start(), colon.end()
+        last = colon.end()
+
+
+def _cut_out(shown: str, brackets: Sequence[_Bracket]) -> str:
+    """Return a text without its brackets, and set their places in it."""
+    kept: list[str] = []
+    before, length, end = "", 0, 0
+    for bracket in brackets:
+        start, stop = bracket.start, bracket.end
+        while start > end and stop < len(shown) and (shown[start - 1], shown[stop]) in _WRAPS:
+            start, stop = start - 1, stop + 1
+        link = _LINK.match(shown, stop)
+        if stretch := _join(before, shown[end:start]).rstrip(" "):
+            kept.append(stretch)
+            before = stretch[-1]
+            length += len(stretch)
+        bracket.offset, end = length, link.end() if link else stop
+    kept.append(_join(before, shown[end:]))
+    return "".join(kept)
+
+
+def _join(before: str, stretch: str) -> str:
+    """Return what stands behind a bracket as it goes on; `before`: the last character that was kept."""
+    if before.isalnum() and stretch[:1].isalnum():
+        return f" {stretch}"
+    return stretch.lstrip(" ") if before in ("", "\n", "(") else stretch
+
+
+def _find_sentences(text: str) -> list[tuple[int, int]]:
+    """Return where each sentence begins and ends; no sentence goes over a line's end."""
+    spans, at = [], 0
+    for line in text.split("\n"):
+        for sentence in split_sentences(line):
+            at = text.index(sentence, at)
+            spans.append((at, at + len(sentence)))
+            at += len(sentence)
+    return spans

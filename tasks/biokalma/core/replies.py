@@ -1,0 +1,382 @@
+"""What an author says, read and checked: citations of round 1, the sentence that is added to a paragraph, and the two questions (BioKaLMA, Appendix A.3, Tables 9 to 12).
+
+The paper only asks the model for one sentence that holds the knowledge; here a program checks it. The paragraph so far has
+to be the beginning of the new one, letter for letter (spaces aside), one sentence is added, and the piece's value stands in
+it as a reader would take it: case, accents and forms of quotes do not matter, words are whole, dates are dates.
+
+What is wrong with a paragraph is Unreadable; its reason begins with a code: `text_changed` (the paragraph so far is not the
+beginning of the new one), `nothing_added`, `repeated` (what was added stands there already), `several_sentences`,
+`unfinished` (a sentence without its end), `value_missing`, `adds` (a name, number, date or unit beyond the pieces and the
+people) or `wrong_person` (the sentence names the other of the two alone).
+
+Of a row, that is a program's way to tell an invented fact: a sentence that is added, and both questions, say nothing of
+that kind but what the pieces of knowledge and the people's names hold. Words in small letters it cannot judge.
+
+A citation counts where its piece is in the pool and its value stands in the sentence it is cited for: a label as a reader
+takes it, in the singular or plural, a date in any writing and no coarser than the piece. Where the value is one of the two
+people, it is enough that the paragraph names them, since a sentence may go on with a pronoun. A model that cites what the
+text does not say would put the pool into the set, so one that does little else is not believed at all.
+
+Both questions target the set of knowledge (§2.2): they name both people and ask nothing outside the set, and the specific
+one asks for most of it. What a question asks for is told by words (data/lists/biography_properties.csv): those by which
+texts and questions speak of a property. So a share is an estimate: a reader may find more in a question, and words that
+several properties share, "family" or "honours", count for each.
+
+What is wrong with a question is Unreadable; its reason begins with a code: `repeated` (the same is asked twice),
+`person_missing`, `outside` (a name, number, date or unit that no piece has), `asks_outside` (a matter of which no piece
+tells, or tells all: of what joins the two, the set has no other value) or `asks_too_little` (of the specific one: less than half of the pieces).
+"""
+
+import re
+import unicodedata
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from factmill.tasks.biokalma.core.citations import Cited, compare_label, make_key
+from factmill.tasks.core.authoring.citations import BiographyProperty, Piece
+from factmill.tasks.core.replies import Form, Unreadable
+from factmill.tasks.text.matching import fold_text, has_words, normalise, singular_form
+from factmill.tasks.text.sentences import OPENING_WORDS, split_sentences
+from factmill.tasks.text.undressing import drop_decoration
+from factmill.tasks.text.values.answers import find_answer, read_known_text
+from factmill.tasks.text.values.words import UNITS, Value, read_amounts, read_values, says
+from factmill.tasks.text.values.written import is_same_date, says_date, write_date
+
+_ASKING = frozenset(
+    {
+        *("Am", "Are", "Can", "Could", "Did", "Do", "Does", "Had", "Has", "Have", "How", "Is", "May", "Might"),
+        *("Should", "Was", "Were", "Where", "Who", "Whom", "Whose", "Why", "Would"),
+    }
+)
+_FREE_UNITS = frozenset({"year", "day", "hour", "minute", "second", "pound", "c", "f", "l", "m", "inch", "won"})
+"""That are ordinary words too."""
+_FREE_NUMBERS = frozenset({"one", "two"})
+"""One of many, and the two people."""
+_SPANS = frozenset({"century", "decade", "millennium"})
+
+
+def find_foreign(text: str, known: Iterable[str]) -> str | None:
+    """Return the first name, number, date or unit of a text that none of the known texts has; None when there is none.
+
+    A date that a known one says, being finer, is known. A word that opens a text is a name unless
+    it is one that opens sentences.
+    """
+    said = [part.value for each in known for part in read_values(each)]
+    words = frozenset(value for value in said if isinstance(value, str))
+    for at, (written, value) in enumerate(read_values(text)):
+        if isinstance(value, str):
+            if value not in words and (_is_name(written, opens=at == 0) or _is_time(value)):
+                return written
+        elif written.lower() not in _FREE_NUMBERS and not any(says(each, value) for each in said):
+            return written
+    units = (each.value for each in read_amounts(text))
+    return next((str(unit) for unit in units if unit in UNITS - _FREE_UNITS and unit not in words), None)
+
+
+def list_known(pieces: Iterable[Piece], names: Iterable[str]) -> list[str]:
+    """Return what a text about some pieces may name: the people, and values with their properties."""
+    told = [(write_date(piece.value) if piece.value_qid is None else piece.value, piece.property) for piece in pieces]
+    return [*names, *(text for both in told for text in both)]
+
+
+def _is_name(written: str, *, opens: bool) -> bool:
+    if not written[0].isupper() or written in OPENING_WORDS | _ASKING | {"I"}:
+        return False
+    # Formerly, Following, Born
+    return not (opens and written.endswith(("ly", "ing", "ed", "orn")))
+
+
+def _is_time(value: Value) -> bool:
+    return isinstance(value, str) and (value in _SPANS or any(character.isdigit() for character in value))
+
+
+_EDGES = ",.;:()\"'“”"
+
+
+def names_person(text: str, name: str, other: str) -> bool:
+    """True when a text names one of two; "Oscar and Richard Hertwig" names both."""
+    folded, full, longer = fold_text(text), fold_text(name), fold_text(other)
+    # "Johann Strauss II" names the son alone
+    if has_words(folded.replace(longer, " ") if full != longer and full in longer else folded, full):
+        return True
+    shared = {word.strip(_EDGES) for word in fold_text(other).split()}
+    own = {fold_text(word.strip(_EDGES)) for word in name.split() if word[:1].isupper()} - shared
+    return any(len(word) > 1 and has_words(folded, word) for word in own)
+
+
+_FINISHED = re.compile(r"[.!?…][\"'”’)\]»]*$")
+_STOPS = str.maketrans(".!?…", "____")
+_QUALIFIER = re.compile(r"(?<=\S) *\([^()]*\)$")
+
+
+def check_added(
+    old: str, new: str, wanted: Sequence[Piece], pieces: Iterable[Piece], names: Mapping[str, str]
+) -> str | Unreadable:
+    """Return the one sentence by which a paragraph was extended, spaces made single; Unreadable unless it says what is wanted.
+
+    `wanted` are values of one relation of one person, one at least. Beyond them only the pieces that the paragraph has, and the two people (`names`, by QID), are for the sentence to name.
+    """
+    added = find_added(old, new, [piece.value for piece in wanted])
+    if isinstance(added, Unreadable):
+        return added
+    if missing := next((piece.value for piece in wanted if not mentions(added, piece)), None):
+        return Unreadable(f"value_missing: the added sentence does not say {missing!r}, which it was to say as given")
+    if foreign := find_foreign(added, list_known([*wanted, *pieces], names.values())):
+        return Unreadable(f"adds: the added sentence says {foreign!r}, which is no part of the fact it was to tell")
+    rest = fold_text(added)
+    for value in sorted((fold_text(piece.value) for piece in wanted), key=len, reverse=True):
+        rest = rest.replace(value, " ")
+    own = names.get(wanted[0].qid, "")
+    for other in (name for qid, name in names.items() if qid != wanted[0].qid):
+        if names_person(rest, other, own) and not names_person(rest, own, other):
+            return Unreadable(f"wrong_person: the added sentence names {other}, expected {own}")
+    return added
+
+
+def find_added(old: str, new: str, names: Sequence[str] = ()) -> str | Unreadable:
+    """Return the one sentence by which a paragraph was extended, spaces made single.
+
+    `names` are texts whose stops end no sentence, such as a piece's value (Oh! What a Lovely War).
+    """
+    before, after = _squeeze(old), _squeeze(new)
+    added = after.removeprefix(before).lstrip()
+    is_same = after.startswith(before)
+    if is_same and not any(character.isalnum() for character in added):
+        return Unreadable("nothing_added: nothing stands behind the given paragraph, expected one more sentence")
+    if not is_same or not _follows(before, after):
+        return Unreadable(f"text_changed: the given paragraph was not left as it is, {_describe_change(before, after)}")
+    sentences = _split_sentences(added, names)
+    known = set(map(normalise, _split_sentences(before, names)))
+    if all(normalise(sentence) in known for sentence in sentences):
+        return Unreadable("repeated: what was added stands in the given paragraph already, expected a new sentence")
+    if len(sentences) > 1:
+        return Unreadable(f"several_sentences: {len(sentences)} sentences were added, expected one")
+    if not _FINISHED.search(added):
+        return Unreadable("unfinished: the added sentence has no end, expected a whole sentence with its full stop")
+    return added
+
+
+def mentions(sentence: str, piece: Piece) -> bool:
+    """True when the piece's value is said in a sentence: its label, or its date at its precision or a finer one.
+
+    A qualifier in brackets at the end of a label, as in "Artemisia (film)", need not be there.
+    """
+    said = says_date(sentence, piece.value) if piece.value_qid is None else None
+    return has_words(fold_text(sentence), fold_text(_QUALIFIER.sub("", piece.value))) if said is None else said
+
+
+def _squeeze(text: str) -> str:
+    return unicodedata.normalize("NFC", " ".join(text.split()))
+
+
+def _follows(before: str, after: str) -> bool:
+    """True when what stands behind the text so far begins a sentence, not the rest of a word or clause."""
+    rest = after[len(before) :]
+    first = rest.lstrip()[0]
+    return not before or ((rest[0] == " " or not before[-1].isalnum()) and (first.isalnum() or first in "\"'“‘«([¿¡"))
+
+
+def _describe_change(before: str, after: str) -> str:
+    same = next((at for at, (one, other) in enumerate(zip(before, after, strict=False)) if one != other), None)
+    at = min(len(before), len(after)) if same is None else same
+    start = max(0, at - 20)
+    return f"expected {before[start : at + 20]!r} in it, found {after[start : at + 20]!r}"
+
+
+def _split_sentences(text: str, names: Sequence[str]) -> list[str]:
+    """Return the sentences of a text, the stops inside names made underscores."""
+    for inside in filter(None, map(_squeeze, names)):
+        text = text.replace(inside, inside[:-1].translate(_STOPS) + inside[-1])
+    return split_sentences(text)
+
+
+PARAGRAPH = Form(kind="lines", head="Paragraph", reach="rest", quotes=True)
+"""All that stands behind its label."""
+QUESTION = Form(kind="lines", head="Question", reach="block", quotes=True)
+"""Up to a blank line."""
+
+
+def read_paragraph(text: str) -> str | Unreadable:
+    """Return the paragraph of a reply, spaces made single."""
+    return _read_labelled(text, "Paragraph")
+
+
+def read_question(text: str) -> str | Unreadable:
+    """Return the question of a reply; several questions in one go are taken as one."""
+    question = _read_labelled(text, "Question")
+    if isinstance(question, str) and not question.endswith("?"):
+        return Unreadable('what follows "Question:" does not end with a question mark')
+    return question
+
+
+def _read_labelled(text: str, label: str) -> str | Unreadable:
+    """Return what follows a label at the beginning of a line."""
+    found = list(re.finditer(rf"^{label}:", text, re.IGNORECASE | re.MULTILINE))
+    if len(found) != 1:
+        return Unreadable(f'{len(found)} lines of the form "{label}: …", expected one')
+    said = drop_decoration(" ".join(text[found[0].end() :].split()))
+    if not any(character.isalnum() for character in said):
+        return Unreadable(f'nothing stands behind "{label}:"')
+    return said
+
+
+_MANY = 3
+
+
+@dataclass(frozen=True, slots=True)
+class StatedKnowledge:
+    """What became of the citations of a paragraph."""
+
+    pieces: tuple[Piece, ...]
+    """That the text states, in its order, each once."""
+    removed: int
+    """Citations that are in no pool."""
+    unstated: tuple[Piece, ...]
+    """That are cited, but not for a text that says their value."""
+
+    @property
+    def is_overdone(self) -> bool:
+        """True when most of what is cited, three pieces at least, is not stated."""
+        return len(self.unstated) >= max(_MANY, len(self.pieces) + 1)
+
+
+def find_stated(read: Cited, pool: Sequence[Piece], names: Mapping[str, str]) -> StatedKnowledge:
+    """Tell the citations of a paragraph apart; `names` are those of the two people by QID.
+
+    In the pool is what has the same item and labels, dates as dates however they are written. Of pieces that are told
+    alike (two places of one name) the first counts. [NA] cites nothing, nor does a name alone, as in the paper's
+    demonstration.
+    """
+    known: dict[tuple[str, str, str], Piece] = {}
+    for piece in pool:
+        known.setdefault(make_key(piece.qid, piece.property, piece.value), piece)
+    text = " ".join(read.sentences)
+    is_stated: dict[Piece, bool] = {}
+    removed = 0
+    for each in read.citations:
+        if each.kind != "triple":
+            removed += each.kind == "malformed" and each.why != "no_property"
+            continue
+        qid, label, value = make_key(each.qid, each.property, each.value)
+        dates = (
+            piece
+            for piece in pool
+            if piece.qid == qid and piece.value_qid is None and compare_label(piece.property) == label
+        )
+        found = known.get((qid, label, value)) or next((one for one in dates if is_same_date(one.value, value)), None)
+        if found:
+            is_stated[found] = is_stated.get(found, False) or _is_said(
+                found, read.sentences[each.sentence], text, names
+            )
+        removed += not found
+    stated, unstated = (tuple(piece for piece, said in is_stated.items() if said is which) for which in (True, False))
+    return StatedKnowledge(stated, removed, unstated)
+
+
+def _is_said(piece: Piece, sentence: str, text: str, names: Mapping[str, str]) -> bool:
+    if mentions(sentence, piece):
+        return True
+    if piece.value_qid is None:
+        return False
+    if piece.value_qid in names:
+        others = [name for qid, name in names.items() if qid != piece.value_qid]
+        return names_person(text, names[piece.value_qid], others[0] if others else "")
+    return find_answer(piece.value, read_known_text(sentence)).found is True
+
+
+LEAST_SHARE = 0.5
+"""Of the pieces that a specific question has to ask for."""
+_WHOLE = r"\b(?<!of )(?:births?|deaths?|origins?)\b"
+_WHEN = re.compile(rf"\b(?:when|date|year|time|day|age|old|birthday|lifetime)\b|{_WHOLE}", re.IGNORECASE)
+_WHERE = re.compile(rf"\b(?:where|birthplaces?|places?|city|cities|town|country)\b|{_WHOLE}", re.IGNORECASE)
+_HOW = re.compile(rf"\b(?:how|why|what|causes?|manner|circumstances|of which)\b|{_WHOLE}", re.IGNORECASE)
+_SORTS = {
+    **dict.fromkeys(("date of birth", "date of death"), _WHEN),
+    **dict.fromkeys(("place of birth", "place of death", "place of burial"), _WHERE),
+    **dict.fromkeys(("cause of death", "manner of death"), _HOW),
+}
+"""What must stand in a question about birth or death for it to ask for one thing and not another; "her birth" asks for all."""
+_TIE = re.compile(
+    r"\b(?:connect\w*|relat(?:ed|ion|ions|ionship|ives)|tie[ds]?|tied|link\w*|bond|bound|couple|kinship|each other|together)\b",
+    re.IGNORECASE,
+)
+_NAMED_MATTER = re.compile(r".* .*|.*[^s]s|birthplace|marriage|occupation|education|namesake")
+"""Aspects that a question has only where it asks for them: "time" and "end" are ordinary words."""
+_ASKS_ALL = r"(?:['’]s?|\b(?:his|her|their|whose)) (?:[\w-]+ ){{0,2}}?{0}\b|\b{0} (?:of|did|do|had|has)\b"
+"""A person's children, or the children of one: not `the siblings A and B`."""
+
+Properties = Mapping[str, BiographyProperty]
+
+
+def check_question(
+    question: str,
+    names: Sequence[str],
+    pieces: Sequence[Piece],
+    known: Properties,
+    partial: Collection[str] = (),
+) -> str | Unreadable:
+    """Return a question about two people and the pieces of their set, or what is wrong with it.
+
+    `partial`: labels of the properties of which the set has what joins the two alone, and the graph has more.
+    """
+    asked = [normalise(sentence) for sentence in split_sentences(question)]
+    if len(set(asked)) < len(asked):
+        return Unreadable("repeated: the question asks the same twice")
+    for name, other in ((names[0], names[1]), (names[1], names[0])):
+        if not names_person(question, name, other):
+            return Unreadable(f"person_missing: the question does not name {name}")
+    if foreign := find_foreign(question, list_known(pieces, names)):
+        return Unreadable(f"outside: the question says {foreign!r}, which is no name or value of what it may ask for")
+    if matter := _find_other_matter(question, pieces, known):
+        return Unreadable(f"asks_outside: the question asks for {matter!r}, of which no fact tells")
+    for aspect in (known[label].aspect for label in partial if label in known):
+        if re.search(_ASKS_ALL.format(re.escape(aspect)), question, re.IGNORECASE):
+            return Unreadable(
+                f"asks_outside: the question asks for all {aspect!r}, expected one for what joins the two alone"
+            )
+    return question
+
+
+def check_share(
+    question: str, people: Sequence[str], pieces: Sequence[Piece], known: Properties
+) -> tuple[str, float] | Unreadable:
+    """Return a specific question and the share of the pieces that it asks for; `people` are the QIDs of the two."""
+    missing = [piece for piece in pieces if not _asks_for(question, piece, people, known)]
+    share = 1 - len(missing) / len(pieces)
+    if share < LEAST_SHARE:
+        labels = ", ".join(dict.fromkeys(piece.property for piece in missing))
+        told = f"{len(pieces) - len(missing)} of {len(pieces)} facts, expected all"
+        return Unreadable(f"asks_too_little: the question asks for {told}; not for: {labels}")
+    return question, round(share, 4)
+
+
+def _asks_for(question: str, piece: Piece, people: Sequence[str], known: Properties) -> bool:
+    if piece.value_qid in people and _TIE.search(question):
+        return True
+    sort = _SORTS.get(piece.property)
+    if sort and not sort.search(question):
+        return False
+    asked = singular_form(question)
+    return any(has_words(asked, singular_form(word)) for word in _list_words(piece.property, known))
+
+
+def _list_words(label: str, known: Properties) -> set[str]:
+    """Return the words that ask for a property; of a property beyond the list, those of its label."""
+    found = known.get(label)
+    if found is None:
+        return {label, *(word for word in label.split() if len(word) > 3)}
+    return {label, found.aspect, *found.cues, *found.asked, *filter(None, [found.theme])}
+
+
+def _find_other_matter(question: str, pieces: Sequence[Piece], known: Properties) -> str | None:
+    """Return a matter that a question asks for and no piece tells of."""
+    held = {normalise(word) for piece in pieces for word in _list_words(piece.property, known)}
+    matters = {matter for each in known.values() for matter in (each.aspect, each.tie)}
+    for aspect in sorted(filter(_NAMED_MATTER.fullmatch, matters)):
+        matter, text = normalise(aspect), f" {normalise(question)} "
+        # the students of doctoral students are no students
+        for longer in (word for word in held if matter in word):
+            text = text.replace(f" {longer} ", "  ")
+        if f" {matter} " in text:
+            return aspect
+    return None

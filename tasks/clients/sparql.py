@@ -1,0 +1,152 @@
+"""A Wikidata or DBpedia behind a SPARQL endpoint: one query and its solutions, and the operations that are asked so.
+
+Calls that have all but their own parts in common go out as one query with a VALUES block, up to `limits.batch` of them. A
+query that takes too long or gives too much is halved: one item with thousands of values must not cost its neighbours their
+answers. How many calls a query takes is learnt from that (clients/sending/limiter.py). No SERVICE and no label service,
+so that any endpoint that holds Wikidata's own vocabulary will do.
+
+SPARQLWrapper makes the request, a session sends it over connections that are kept, compressed (web_sessions.py).
+
+A query that took too much time or space is worth another try with half of its values: after a time-out (ours, the
+proxy's, or the endpoint's own, which is told in the body whatever the status), after 413 and 414, and when the end of
+the reply is missing, since an endpoint that runs out of time while it writes can only break off.
+"""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from functools import partial
+
+import requests
+from SPARQLWrapper import GET, JSON, POST, SELECT, SPARQLWrapper
+
+from factmill.tasks.assets import load_query
+from factmill.tasks.clients.sending.answers import judge_status, read_json, read_retry_after, shorten
+from factmill.tasks.clients.sending.bounded import ask_in_thread
+from factmill.tasks.clients.sending.limiter import GroupSize, Limiter
+from factmill.tasks.clients.sending.sender import Retry, Sender
+from factmill.tasks.clients.sending.web_sessions import open_session, raise_retry
+from factmill.tasks.core.calls.call import Call, Deliver, Reply, fail
+from factmill.tasks.core.calls.operation import Sparql, find_operation
+from factmill.tasks.core.service_settings import Limits
+from factmill.tasks.core.sparql import Solution, read_results
+
+_LONGEST_GET = 1500
+_TOO_LONG = ("TimeoutException", "Operation timed out")
+_TOO_MUCH = ("Tried to allocate",)
+"""What Blazegraph and QLever write, with various statuses, when a query takes too much time or memory."""
+
+
+class SparqlEndpoint:
+    """An endpoint that answers SELECT queries; `name` stands in messages."""
+
+    def __init__(self, url: str, name: str, limits: Limits, user_agent: str, token: str = "") -> None:
+        """Keep what is needed; nothing is sent yet."""
+        self._url = url
+        self._name = name
+        self._timeout_s = limits.timeout_s
+        self._user_agent = user_agent
+        self._session = open_session(name, user_agent, limits, token)
+
+    def select(self, query: str) -> list[Solution] | Reply:
+        """Return the solutions of a SELECT query, or the failure that is final for it."""
+        response = self._fetch(query)
+        status, text, retry_after = response.status_code, response.text, response.headers.get("Retry-After")
+        if status >= 300 and (excess := _find_excess(text)):
+            raise Retry(f"{excess}: http_{status}: {shorten(text)}", read_retry_after(retry_after), split=True)
+        if failure := judge_status(self._name, status, text, retry_after):
+            return failure
+        try:
+            return read_results(read_json(text))
+        except Retry as trouble:
+            # an endpoint that gives up while it writes breaks off, some with a word on why
+            excess = _find_excess(text)
+            reason = f"{excess}: {trouble}" if excess else str(trouble)
+            raise Retry(reason, split=excess is not None or trouble.code == "broken_json") from trouble
+        except (KeyError, TypeError, AttributeError) as error:
+            raise Retry(f"malformed_reply: expected SPARQL results, got {shorten(text)}") from error
+
+    def _fetch(self, query: str) -> requests.Response:
+        """Send one request; its form is set by hand, since SPARQLWrapper guesses it from words, even in comments."""
+        wrapper = SPARQLWrapper(self._url, returnFormat=JSON, agent=self._user_agent)
+        wrapper.setOnlyConneg(True)
+        wrapper.setMethod(GET if len(query) <= _LONGEST_GET else POST)
+        wrapper.queryString, wrapper.queryType = query, SELECT
+        made = wrapper._createRequest()  # the library's own sending opens a connection a query, and reads without end
+        with raise_retry():
+            return self._session.request(
+                made.get_method(),
+                made.full_url,
+                data=made.data,  # type: ignore[arg-type]
+                headers=dict(made.header_items()),
+                timeout=self._timeout_s,
+            )
+
+
+def _find_excess(text: str) -> str | None:
+    """Return the code for a query that the endpoint gave up because of its cost; None when it says no such thing."""
+    if any(mark in text for mark in _TOO_LONG):
+        return "timeout"
+    return "too_big" if any(mark in text for mark in _TOO_MUCH) else None
+
+
+class SparqlClient:
+    """Answers calls from a SPARQL endpoint."""
+
+    is_outside = True
+
+    def __init__(
+        self,
+        what: str,
+        url: str,
+        identity: str,
+        limits: Limits,
+        user_agent: str,
+        token: str = "",
+        shared: Limiter | None = None,
+    ) -> None:
+        """Keep what is needed; nothing is sent yet. `what`: as messages call the service, such as Wikidata."""
+        self.identity = identity
+        self._sizes: dict[str, GroupSize] = defaultdict(lambda: GroupSize(limits.batch))
+        name = f"{what} at {url}"
+        self._endpoint = SparqlEndpoint(url, name, limits, user_agent, token)
+        self._sender = Sender(limits, name, token=token, shared=shared)
+
+    def send(self, calls: Sequence[Call], deliver: Deliver) -> None:
+        """Answer calls; a call whose values cannot stand in a query fails alone, with `bad_value`."""
+        alike: dict[str, list[Call]] = defaultdict(list)
+        for call in calls:
+            sparql = _sparql_of(call)
+            try:
+                terms = sparql.terms([call])
+            except ValueError as error:
+                deliver(call, fail("bad_value", str(error)))
+                continue
+            if all(terms.values()):
+                alike[sparql.find_likeness(call)].append(call)
+            else:
+                deliver(call, Reply([]))
+        groups = list(alike.values())
+        sizes = [self._sizes[_load_query(group[0])] for group in groups]
+        self._sender.send(groups, partial(ask_in_thread, self._answer), deliver, sizes)
+
+    def _answer(self, group: Sequence[Call]) -> list[Reply]:
+        sparql = _sparql_of(group[0])
+        solutions = self._endpoint.select(sparql.fill(_load_query(group[0]), group))
+        if isinstance(solutions, Reply):
+            return [solutions] * len(group)
+        try:
+            return [Reply(body) for body in sparql.read(group, solutions)]
+        except KeyError as error:
+            raise Retry(f"malformed_reply: a solution without a value for {error}") from error
+
+
+def _sparql_of(call: Call) -> Sparql:
+    operation = find_operation(call.operation)
+    if operation is None or operation.sparql is None:
+        raise ValueError(f"{call.operation} cannot be asked of a SPARQL endpoint: its record does not say how")
+    return operation.sparql
+
+
+def _load_query(call: Call) -> str:
+    sparql = _sparql_of(call)
+    return sparql.text or load_query(sparql.find_file(call.parts))

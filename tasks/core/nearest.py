@@ -1,0 +1,239 @@
+"""The vectors nearest to others by cosine, exactly (FanOutQA, Appendix B), and questions that say the same, united into the earliest (MultiHal §2.1).
+
+The paper merges the answers and contexts of every pair of questions whose embeddings have a cosine above 0.99. So what
+is united here is whatever such pairs hold together, also over a third question, and the outcome does not hang on the
+order in which pairs are looked at; of each group the row that comes first stays.
+
+All pairs are compared by matrix products, block by block, yet not in all dimensions: a cosine is never more than the
+product along the few axes on which the vectors differ most, plus the product of what is left of each (Cauchy and Schwarz).
+Hardly a pair comes that near the threshold by chance, and those that do are computed in float64 in all dimensions. So
+which pairs are found depends on the vectors alone, not on axes, blocks, processor or library.
+
+All pairs are compared in float32, block by block; a vector stays a candidate while it may be among the nearest of a query
+even if rounding was against it. Candidates are computed again in float64, and ties go to the earlier row. So which
+vectors are found, and in what order, depends on the vectors alone, not on blocks, processor or library.
+"""
+
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float32]
+Ints = npt.NDArray[np.int64]
+Doubles = npt.NDArray[np.float64]
+
+_QUERIES_AT_ONCE = 2048
+_BLOCK = 16384
+"""Vectors of a block at most: 25 MB at 384 dimensions."""
+_PRODUCTS_AT_ONCE = 1 << 22
+"""Products of a block: 16 MB."""
+_CANDIDATES = 1 << 19
+"""Candidates kept before they are computed exactly, so that a million equal vectors take no memory."""
+_PAIRS_AT_ONCE = 8192
+"""Pairs computed again at once: some 50 MB at 384 dimensions."""
+_SHORT_OF_ONE = 1e-5
+"""How far the length of a vector may be from 1."""
+
+
+def find_nearest(vectors: Floats, queries: Floats, count: int) -> Ints:
+    """Return the rows of the `count` vectors (n × dimensions) nearest to each query (m × dimensions), the nearest first.
+
+    Shape m × min(count, n). Vectors are of length 1, as embedders give them, or 0, whose cosines count as 0. They are read
+    once in order for every 2,048 queries; a memory-mapped array will do. ValueError when shapes do not fit, or a vector is
+    not finite or of another length.
+    """
+    if vectors.ndim != 2 or queries.ndim != 2 or vectors.shape[1] != queries.shape[1] or count < 1:
+        raise ValueError(
+            f"{count} of vectors of shape {vectors.shape} for queries of shape {queries.shape}; expected at least 1 "
+            "and rows of as many dimensions"
+        )
+    _check_lengths(queries)
+    parts = [
+        _find_nearest(
+            vectors, np.ascontiguousarray(queries[start : start + _QUERIES_AT_ONCE]), min(count, len(vectors))
+        )
+        for start in range(0, len(queries), _QUERIES_AT_ONCE)
+    ]
+    return np.concatenate([np.zeros((0, min(count, len(vectors))), np.int64), *parts])
+
+
+def _find_nearest(vectors: Floats, queries: Floats, count: int) -> Ints:
+    # two sums of so many products of rounded numbers are each off by so many times their precision at most
+    slack = np.float32(2 * ((vectors.shape[1] + 8) * float(np.finfo(np.float32).eps) + 2 * _SHORT_OF_ONE))
+    size = min(_BLOCK, max(count, _PRODUCTS_AT_ONCE // len(queries)))
+    cut = np.full(len(queries), -np.inf, np.float32)
+    kept = _Candidates.none()
+    for start in range(0, len(vectors), size):
+        block = vectors[start : start + size]
+        _check_lengths(block)
+        products = queries @ block.T
+        if start == 0 and len(block) >= count:
+            cut = np.partition(products, len(block) - count, axis=1)[:, len(block) - count] - slack
+        query, row = np.nonzero(products >= cut[:, None])
+        kept = kept.join(query, row + start, products[query, row])
+        if len(kept.query) > _CANDIDATES:
+            kept = kept.compute(vectors, queries, count)
+        kept, cut = kept.prune(len(queries), count, slack)
+    return kept.compute(vectors, queries, count).row.reshape(len(queries), count)
+
+
+class _Candidates:
+    """Pairs of a query and a vector that may be among the nearest, with their products."""
+
+    def __init__(self, query: Ints, row: Ints, product: Floats | Doubles) -> None:
+        self.query, self.row, self.product = query, row, product
+
+    @classmethod
+    def none(cls) -> "_Candidates":
+        return cls(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.float32))
+
+    def join(self, query: Ints, row: Ints, product: Floats) -> "_Candidates":
+        return _Candidates(
+            np.concatenate([self.query, query]),
+            np.concatenate([self.row, row]),
+            np.concatenate([self.product, product]).astype(np.float32),
+        )
+
+    def prune(self, queries: int, count: int, slack: np.float32) -> tuple["_Candidates", Floats]:
+        """Drop what cannot be among the nearest; return the rest and the least product that counts, a query."""
+        order = np.lexsort((-self.product, self.query))
+        query, product = self.query[order], self.product[order]
+        first = np.searchsorted(query, np.arange(queries))
+        enough = np.searchsorted(query, np.arange(queries), side="right") - first >= count
+        cut = np.full(queries, -np.inf, np.float32)
+        cut[enough] = product[first[enough] + count - 1] - slack
+        left = order[product >= cut[query]]
+        return _Candidates(self.query[left], self.row[left], self.product[left]), cut
+
+    def compute(self, vectors: Floats, queries: Floats, count: int) -> "_Candidates":
+        """Return the `count` nearest of each query by float64, the nearest first, earlier rows first where they tie."""
+        exact = np.zeros(len(self.row))
+        for start in range(0, len(self.row), _PAIRS_AT_ONCE):
+            part = slice(start, start + _PAIRS_AT_ONCE)
+            one, other = queries[self.query[part]].astype(np.float64), vectors[self.row[part]].astype(np.float64)
+            lengths = np.sqrt((one * one).sum(axis=1) * (other * other).sum(axis=1))
+            # sums along a row, which do not depend on how many rows there are, unlike a matrix product's
+            exact[part] = (one * other).sum(axis=1) / np.where(lengths > 0, lengths, 1)
+        order = np.lexsort((self.row, -exact, self.query))
+        query = self.query[order]
+        place = np.arange(len(query)) - np.searchsorted(query, query)
+        nearest = order[place < count]
+        return _Candidates(self.query[nearest], self.row[nearest], exact[nearest])
+
+
+def _check_lengths(vectors: Floats) -> None:
+    squares = np.einsum("ij,ij->i", vectors, vectors)
+    # what is not finite fails both
+    if not ((np.abs(squares - 1) < _SHORT_OF_ONE) | (squares == 0)).all():
+        raise ValueError("vectors are not finite or of another length than 1; expected those of an embedder")
+
+
+_DUPLICATES_BLOCK = 2048
+"""Rows and columns of a block: 16 MB of products."""
+_FEWEST_AXES = 32
+"""With 31,000 random vectors of 384 dimensions, and with real questions, so few let a pair in a thousand pass at most."""
+_FEW_ROWS = 512
+"""As many rows are sooner compared in all dimensions than their axes are found."""
+
+
+@dataclass(frozen=True, slots=True)
+class Duplicates:
+    """Pairs of rows that say the same, by first row and second."""
+
+    count: int
+    """Rows that were compared."""
+    first: Ints
+    second: Ints
+    """Always greater than `first`."""
+    cosine: npt.NDArray[np.float64]
+
+    def find_leaders(self, kinds: Sequence[Hashable | None] | None = None) -> list[int]:
+        """Return for each row the first row of its group: itself, where it says something new.
+
+        `kinds`: one a row; rows of two kinds are never in one group, rows of none (None) may be in any.
+        """
+        leaders = list(range(self.count))
+        kind_of = list(kinds or [None] * self.count)
+
+        def lead(row: int) -> int:
+            while leaders[row] != row:
+                leaders[row] = leaders[leaders[row]]
+                row = leaders[row]
+            return row
+
+        for one, other in zip(self.first.tolist(), self.second.tolist(), strict=True):
+            low, high = sorted((lead(one), lead(other)))
+            if kind_of[low] is None or kind_of[high] in (None, kind_of[low]):
+                leaders[high] = low
+                kind_of[low] = kind_of[high] if kind_of[low] is None else kind_of[low]
+        return [lead(row) for row in range(self.count)]
+
+
+def find_duplicates(vectors: Floats, threshold: float = 0.99, exempt: Sequence[bool] | None = None) -> Duplicates:
+    """Return all pairs of vectors (n × dimensions) whose cosine is above the threshold.
+
+    Vectors need not be of length 1. Rows of zeros are near nothing, and `exempt` rows (n flags) are left out of all
+    pairs. ValueError when a vector is not finite or the threshold is not positive.
+    """
+    if vectors.ndim != 2 or not np.isfinite(vectors).all():
+        raise ValueError(f"embeddings are of shape {vectors.shape} or not finite; expected finite rows × dimensions")
+    if threshold <= 0:
+        raise ValueError(f"threshold {threshold}: expected a cosine above 0")
+    lengths = np.sqrt(np.einsum("ij,ij->i", vectors, vectors, dtype=np.float64))
+    compared = lengths > 0
+    if exempt is not None:
+        compared &= ~np.asarray(exempt, bool)
+    rows = np.flatnonzero(compared)
+    bounding = _project(vectors[rows] / lengths[rows, None])
+    found = [
+        _compute_exactly(vectors, rows[low], rows[high], threshold)
+        for low, high in _compare_blocks(bounding, threshold)
+    ]
+    first, second, cosine = (np.concatenate(column) for column in zip(*found, strict=True)) if found else _no_pairs()
+    order = np.lexsort((second, first))
+    return Duplicates(len(vectors), first[order], second[order], cosine[order])
+
+
+def _no_pairs() -> tuple[Ints, Ints, npt.NDArray[np.float64]]:
+    return np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0)
+
+
+def _project(units: npt.NDArray[np.float64]) -> Floats:
+    """Return rows, narrow where there are many, whose products are no less than the cosines of the units (n × dimensions of
+    length 1)."""
+    if len(units) <= _FEW_ROWS:
+        return units.astype(np.float32)
+    count = max(_FEWEST_AXES, units.shape[1] // 16)
+    narrow = units.astype(np.float32)
+    axes = np.linalg.eigh((narrow.T @ narrow).astype(np.float64))[1][:, -count:]
+    along = units @ axes
+    left = np.sqrt(np.maximum(1 - (along * along).sum(axis=1), 0))
+    return np.column_stack([along, left]).astype(np.float32)
+
+
+def _compare_blocks(bounding: Floats, threshold: float) -> Iterator[tuple[Ints, Ints]]:
+    """Yield the pairs whose product comes near the threshold, the lower row first, at most _PAIRS_AT_ONCE at a time."""
+    # a sum of so many products of rounded float32 numbers is off by so many times their precision at most
+    near = np.float32(threshold - (bounding.shape[1] + 8) * float(np.finfo(np.float32).eps))
+    for top in range(0, len(bounding), _DUPLICATES_BLOCK):
+        for left in range(top, len(bounding), _DUPLICATES_BLOCK):
+            products = bounding[top : top + _DUPLICATES_BLOCK] @ bounding[left : left + _DUPLICATES_BLOCK].T
+            low, high = np.divmod(np.flatnonzero(products > near), products.shape[1])
+            low, high = low + top, high + left
+            above = low < high
+            low, high = low[above], high[above]
+            for start in range(0, len(low), _PAIRS_AT_ONCE):
+                yield low[start : start + _PAIRS_AT_ONCE], high[start : start + _PAIRS_AT_ONCE]
+
+
+def _compute_exactly(
+    vectors: Floats, low: Ints, high: Ints, threshold: float
+) -> tuple[Ints, Ints, npt.NDArray[np.float64]]:
+    """Return the pairs whose cosine in float64 is above the threshold."""
+    one, other = vectors[low].astype(np.float64), vectors[high].astype(np.float64)
+    # sums along a row, which do not depend on how many rows there are, unlike a matrix product's
+    cosine = (one * other).sum(axis=1) / np.sqrt((one * one).sum(axis=1) * (other * other).sum(axis=1))
+    above = cosine > threshold
+    return low[above], high[above], cosine[above]

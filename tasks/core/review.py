@@ -1,0 +1,371 @@
+"""The review queue: what a check flagged, what somebody decided, what becomes of the row; and the queue as CSV.
+
+A step flags a row by an item: the flag, why, the context that a reviewer needs, and perhaps an edit that would mend it.
+The item's id digests all of that, so a decision holds as long as what was decided on stays the same. Decisions come
+from an imported queue or from the policy: `auto` does to each flag what its rule says, `manual` leaves the item open,
+and a row with an open item stays out. `review_tables` writes and reads the queue as CSV.
+
+Fields with edits hold one `name: text` a line; a text of several lines goes on with lines that begin with two spaces:
+
+    ShortQ1: Who built the bridge of Avignon?
+    ShortA1: Bénézet
+
+A spreadsheet takes a cell that begins with = + - @, a tab or a carriage return for a formula, and texts here come from
+models and web pages. Such a cell gets an apostrophe in front when it is written, and loses it when it is read; so does
+one that has apostrophes before such a character already, whereby every text comes back as it was. Cells that a reviewer
+typed without the apostrophe are read as they are. A reader has to open the file as UTF-8; a byte order mark is taken.
+"""
+
+import csv
+import io
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Literal, TypeVar, get_args
+
+from pydantic import Field, ValidationError
+
+from factmill.tasks.core.fingerprints import digest_json
+from factmill.tasks.core.publishing.release_forms import CANARY
+from factmill.tasks.core.rows import Outcome, Reject, Row, StrictModel
+from factmill.tasks.errors import SourceError, UsageError
+
+R = TypeVar("R", bound=Row)
+Decision = Literal["keep", "drop", "edit", "open"]
+"""keep: the row stays as it is; drop: it goes; edit: texts are replaced; open: not decided."""
+Policy = Literal["auto", "manual", "ask"]
+"""What becomes of flagged rows: `auto` does what each flag's rule says, `manual` leaves them out until they are reviewed,
+and so does `ask`, which then waits in the Prefect UI for decisions."""
+AutoRules = Mapping[str, Decision]
+"""What the policy `auto` does to each flag; `edit` takes the proposed edit, and drops the row where there is none; `open`
+leaves it to reviewers."""
+Column = str | tuple[str, int]
+"""Where a text stands in a row: a column, or a column that is a list with the place in it, from 0."""
+Editable = Mapping[str, Column]
+"""Name of a text in the queue → where it stands in the row."""
+
+POLICY = "policy auto"
+"""Reviewer of items that the policy decided."""
+
+
+class Edit(StrictModel):
+    """A new text for one field of a row."""
+
+    field: str = Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")
+    """Name of the text in the queue, such as ShortQ1."""
+    text: str = Field(min_length=1)
+
+
+class ReviewItem(StrictModel):
+    """One flag of one row and the decision about it; `flag_row` makes one."""
+
+    id: str = Field(min_length=1)
+    """Digest of what the decision rests on (`flag_row`)."""
+    benchmark: str
+    """The benchmark of the row."""
+    row_id: str = Field(min_length=1)
+    """Id of the row that is flagged."""
+    flag: str = Field(min_length=1)
+    """Short snake_case code."""
+    detail: str
+    """One sentence: what is wrong."""
+    context: str
+    """What a reviewer needs to see of the row and its source."""
+    proposed: list[Edit]
+    """The edit that would mend the row; empty where the check proposes none."""
+    decision: Decision = "open"
+    """open until someone decided."""
+    edited: list[Edit] = Field(default_factory=list)
+    """The new texts, where the decision is `edit`."""
+    reviewer: str = ""
+    """Who decided."""
+    note: str = ""
+    """In the reviewer's words."""
+    file: str = ""
+    """File that the decision was read from; empty where it was not."""
+    line: int = 0
+    """Line of that file on which the item begins."""
+
+
+class Reviewing(StrictModel):
+    """What a build goes by where rows are flagged: its policy, and what reviewers decided before it."""
+
+    policy: Literal["auto", "manual"]
+    """`ask` is `manual` with a pause after it."""
+    decisions: tuple[ReviewItem, ...] = ()
+    """By id, without the files that they were read from."""
+
+
+def flag_row(
+    benchmark: str, row_id: str, flag: str, detail: str, context: str, proposed: Sequence[Edit] = ()
+) -> ReviewItem:
+    """Return an open item; its id stays the same as long as everything that is given here does."""
+    parts = [benchmark, row_id, flag, detail, context, [[edit.field, edit.text] for edit in proposed]]
+    return ReviewItem(
+        id=digest_json(parts)[:16],
+        benchmark=benchmark,
+        row_id=row_id,
+        flag=flag,
+        detail=detail,
+        context=context,
+        proposed=list(proposed),
+    )
+
+
+def decide_items(
+    items: Sequence[ReviewItem], decided: Iterable[ReviewItem], rules: AutoRules | None
+) -> list[ReviewItem]:
+    """Return the flagged items with their decisions: the reviewers', and for the rest what the policy says.
+
+    `rules` are those of the policy `auto`; None is the policy `manual`. SourceError names file and line of a decision
+    about an item that is not in the queue; UsageError a flag that `rules` lack.
+    """
+    queue = {item.id: item for item in items}
+    found: dict[str, ReviewItem] = {}
+    for item in decided:
+        if item.id not in queue:
+            raise SourceError(
+                f"{format_place(item)}: no item {item.id!r} (row {item.row_id!r}, flag {item.flag!r}) in the review queue "
+                "of this build; export the queue again and decide on what it holds"
+            )
+        if item.decision != "open":
+            taken = item.model_dump(include={"decision", "edited", "reviewer", "note", "file", "line"})
+            found[item.id] = ReviewItem.model_validate(queue[item.id].model_dump() | taken)
+    return [found.get(item.id) or (item if rules is None else decide_by_rule(item, rules)) for item in items]
+
+
+def decide_by_rule(item: ReviewItem, rules: AutoRules) -> ReviewItem:
+    """Return an item with the decision of the policy `auto`; UsageError when no rule is about its flag."""
+    if item.flag not in rules:
+        raise UsageError(f"no rule for the flag {item.flag!r} of {item.benchmark}; there are rules for {sorted(rules)}")
+    decision = rules[item.flag]
+    if decision == "open":
+        return item
+    if decision == "edit" and not item.proposed:
+        decision = "drop"
+    edited = item.proposed if decision == "edit" else []
+    return item.model_copy(update={"decision": decision, "edited": edited, "reviewer": POLICY})
+
+
+def apply_decisions(rows: Sequence[R], items: Iterable[ReviewItem], editable: Editable) -> list[Outcome]:
+    """Return what becomes of each row, in order: the row, edited where that was decided, or a Reject.
+
+    A row goes when any of its items says `drop` (reason `dropped_in_review`, which names all of its flags) or is open (`not_reviewed`); rows without items stay. SourceError names file and line of a decision that is about no given row, names a text that is not
+    editable, or gives a text another content than another decision does.
+    """
+    known = {row.id for row in rows}
+    by_row: dict[str, list[ReviewItem]] = defaultdict(list)
+    for item in items:
+        if item.row_id not in known:
+            raise SourceError(f"{format_place(item)}: no row {item.row_id!r} in {item.benchmark}")
+        _check_edits(item, editable)
+        by_row[item.row_id].append(item)
+    return [_decide_row(row, by_row[row.id], editable) if row.id in by_row else row for row in rows]
+
+
+def format_place(item: ReviewItem) -> str:
+    """Return where a decision stands, for messages: "queue.csv, line 3", or the item where it is from no file."""
+    return f"{item.file}, line {item.line}" if item.file else f"review item {item.id}"
+
+
+def _check_edits(item: ReviewItem, editable: Editable) -> None:
+    if unknown := [edit.field for edit in item.edited if edit.field not in editable]:
+        raise SourceError(
+            f"{format_place(item)}: {unknown[0]!r} cannot be edited in {item.benchmark}; expected one of {list(editable)}"
+        )
+    if item.decision == "edit" and not item.edited:
+        raise SourceError(f"{format_place(item)}: the decision is edit, but no edited text is given")
+
+
+def _decide_row(row: R, items: Sequence[ReviewItem], editable: Editable) -> R | Reject:
+    if dropped := [item for item in items if item.decision == "drop"]:
+        told = [f"{item.flag}: {item.detail}" for item in dropped]
+        by = dict.fromkeys(f"{item.reviewer or 'nobody named'}{item.note and f': {item.note}'}" for item in dropped)
+        others = dict.fromkeys(item.flag for item in items if item.decision != "drop")
+        also = [f"also flagged: {', '.join(others)}"] if others else []
+        return Reject(row.id, "dropped_in_review", "; ".join([*told, f"dropped by {', '.join(by)}", *also]))
+    if waiting := [item.flag for item in items if item.decision == "open"]:
+        return Reject(row.id, "not_reviewed", f"waits for a decision about {', '.join(waiting)}")
+    texts: dict[Column, ReviewItem] = {}
+    for item in items:
+        for edit in item.edited if item.decision == "edit" else ():
+            column = editable[edit.field]
+            if (other := texts.setdefault(column, item)) is not item and edit not in other.edited:
+                raise SourceError(
+                    f"{format_place(item)}: {edit.field} of row {row.id!r} is edited in another way in {format_place(other)}"
+                )
+            row = _put_text(row, column, edit.text)
+    return row
+
+
+def _put_text(row: R, column: Column, text: str) -> R:
+    if isinstance(column, str):
+        return row.replace(**{column: text})
+    name, at = column
+    values = list(getattr(row, name))
+    values[at] = text
+    return row.replace(**{name: values})
+
+
+COLUMNS = (
+    "id",
+    "benchmark",
+    "row_id",
+    "flag",
+    "detail",
+    "context",
+    "proposed",
+    "decision",
+    "edited",
+    "reviewer",
+    "note",
+)
+"""Columns of the file; `decision`, `edited`, `reviewer` and `note` are the reviewer's to fill in."""
+
+_FORMULA = re.compile(r"'*[=+\-@\t\r]")
+_GUARDED = re.compile(r"'+[=+\-@\t\r]")
+_FIELD = re.compile(r"([A-Za-z_][A-Za-z0-9_]*): ?(.*)", re.DOTALL)
+_LONGEST_CELL = 2**31 - 1
+
+
+def write_queue(items: Sequence[ReviewItem], canary: str = "") -> str:
+    """Return the queue as CSV text with a head line, items in the order given; with a canary in a column of its own."""
+    texts = ({"proposed": _write_edits(item.proposed), "edited": _write_edits(item.edited)} for item in items)
+    more = {CANARY: canary} if canary else {}
+    lines = (item.model_dump(include=set(COLUMNS)) | edits | more for item, edits in zip(items, texts, strict=True))
+    return write_table([*COLUMNS, *more], lines)
+
+
+def read_queue(text: str, file: str) -> list[ReviewItem]:
+    """Read a queue that `write_queue` wrote and a reviewer filled in; columns may stand in any order.
+
+    An empty decision is `open`. SourceError names the file and the line that cannot be read and says why: columns that
+    lack or are too many, the same item twice, an unknown decision, an `edit` without new texts or texts without `edit`.
+    """
+    items: dict[str, ReviewItem] = {}
+    for line, cells in read_table(text, COLUMNS, file, beside=(CANARY,)):
+        item = _read_item(cells, file, line)
+        if item.id in items:
+            raise SourceError(f"{file}, line {line}: the item {item.id!r} stands on line {items[item.id].line} already")
+        items[item.id] = item
+    return list(items.values())
+
+
+def write_table(columns: Sequence[str], lines: Iterable[Mapping[str, str]]) -> str:
+    """Return lines of cells by column as CSV text with a head line, guarded against being taken for formulas."""
+    file = io.StringIO(newline="")
+    writer = csv.writer(file, lineterminator="\r\n", quoting=csv.QUOTE_ALL)
+    writer.writerow(columns)
+    writer.writerows([_guard(cells[column]) for column in columns] for cells in lines)
+    return file.getvalue()
+
+
+def read_table(
+    text: str, columns: Sequence[str], file: str, beside: Sequence[str] = ()
+) -> Iterator[tuple[int, dict[str, str]]]:
+    """Yield the number of the line on which each record of a CSV begins, and its cells by column, in whatever order.
+
+    `beside`: columns that may be there too. SourceError for other columns and for what is no CSV.
+    """
+    csv.field_size_limit(_LONGEST_CELL)
+    reader = csv.reader(io.StringIO(text.removeprefix("\ufeff"), newline=""), strict=True)
+    begins = 1
+    head: list[str] = []
+    try:
+        for record in reader:
+            line, begins = begins, reader.line_num + 1
+            if not head:
+                head = record
+                if sorted(name for name in head if name not in beside) != sorted(columns):
+                    raise SourceError(f"{file}, line {line}: expected the columns {', '.join(columns)}; found {head}")
+            elif len(record) == len(head):
+                cells = zip(head, map(_unguard, record), strict=True)
+                yield line, {name: cell for name, cell in cells if name not in beside}
+            elif record:
+                raise SourceError(f"{file}, line {line}: expected {len(head)} cells, found {len(record)}")
+    except csv.Error as error:
+        raise SourceError(f"{file}, line {begins}: {error}; expected CSV with commas and double quotes") from error
+    if not head:
+        raise SourceError(f"{file}: the file is empty; expected the columns {', '.join(columns)}")
+
+
+def read_loose_table(text: str, file: str) -> tuple[list[str], list[tuple[int, list[str]]]]:
+    """Return the head of a table that people handled, in small letters, and its rows, each with its number.
+
+    Cells are parted by commas, semicolons or tabs, whichever the head has most of; a line `sep=;` before it is passed
+    over. Numbers are a spreadsheet's, in which the head has 1. SourceError for what is no CSV, or is empty.
+    """
+    csv.field_size_limit(_LONGEST_CELL)
+    plain = text.removeprefix("\ufeff")
+    first = re.match(r"sep=.\r?\n", plain)
+    plain = plain[first.end() :] if first else plain
+    line = plain.split("\n", 1)[0]
+    delimiter = max(",;\t", key=line.count)
+    reader = csv.reader(io.StringIO(plain, newline=""), strict=True, delimiter=delimiter)
+    rows: list[tuple[int, list[str]]] = []
+    try:
+        for number, record in enumerate(reader, 2 if first else 1):
+            if any(cell.strip() for cell in record):
+                rows.append((number, [_unguard(cell) for cell in record]))
+    except csv.Error as error:
+        after = rows[-1][0] if rows else 0
+        raise SourceError(
+            f"{file}, after row {after}: {error}; a quotation mark is missing or too many, or the file is cut off"
+        ) from error
+    if not rows:
+        raise SourceError(f"{file}: the file is empty; expected a table with a head line")
+    (_, head), *body = rows
+    return [cell.strip().lower() for cell in head], body
+
+
+def _read_item(cells: Mapping[str, str], file: str, line: int) -> ReviewItem:
+    decision = cells["decision"].strip().lower() or "open"
+    if decision not in get_args(Decision):
+        raise SourceError(
+            f"{file}, line {line}: the decision is {cells['decision']!r}; expected one of {', '.join(get_args(Decision))}"
+        )
+    edits = {column: list(_read_edits(cells[column], column, file, line)) for column in ("proposed", "edited")}
+    if decision == "edit" and not edits["edited"]:
+        raise SourceError(
+            f'{file}, line {line}: the decision is edit; expected new texts under "edited", as in ShortQ1: …'
+        )
+    if edits["edited"] and decision != "edit":
+        raise SourceError(f'{file}, line {line}: new texts under "edited" with the decision {decision}; expected edit')
+    values: dict[str, Any] = {**cells, **edits, "decision": decision, "file": file, "line": line}
+    try:
+        return ReviewItem.model_validate(values)
+    except ValidationError as error:
+        wrong = error.errors()[0]
+        raise SourceError(f"{file}, line {line}, column {wrong['loc'][0]}: {wrong['msg']}") from error
+
+
+def _write_edits(edits: Iterable[Edit]) -> str:
+    return "\n".join(f"{edit.field}: " + edit.text.replace("\n", "\n  ") for edit in edits)
+
+
+def _read_edits(cell: str, column: str, file: str, line: int) -> Iterator[Edit]:
+    """Yield the edits of a cell; what a spreadsheet or hand leaves of blank lines behind them does not matter."""
+    if not cell.strip():
+        return
+    parts: list[list[str]] = []
+    for each in cell.split("\n"):
+        if each.startswith("  ") and parts:
+            parts[-1].append(each[2:])
+        elif each.strip():
+            parts.append([each])
+    names = set()
+    for part in parts:
+        found = _FIELD.fullmatch("\n".join(part))
+        if not found or not found[2] or found[1] in names:
+            told = "is there twice" if found and found[1] in names else "has not the form name: text"
+            raise SourceError(f"{file}, line {line}, column {column}: {part[0]!r} {told}")
+        names.add(found[1])
+        yield Edit(field=found[1], text=found[2])
+
+
+def _guard(cell: str) -> str:
+    return f"'{cell}" if _FORMULA.match(cell) else cell
+
+
+def _unguard(cell: str) -> str:
+    return cell[1:] if _GUARDED.match(cell) else cell

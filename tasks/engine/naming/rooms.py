@@ -1,0 +1,205 @@
+"""The code that makes a build's rows, as its lock names it.
+
+A benchmark's own package, and what it uses of `core`, `text`, `lookups` and `evaluation`, counts definition by definition
+(definitions.py); so does what the engine uses of them for it, such as the reader of all replies. Rooms that serve all
+benchmarks have a version each, which is raised on purpose when rows or recorded replies become others by a change there, or by
+one in what the other rooms alone use; `make digests` refuses digests that changed without either.
+
+All is told from the text of modules, so that the answer is the same in every process and needs no module to be run. Imports
+inside functions and those for types alone count. Parsing whole modules takes more than a second, so only statements that
+import are cut out and parsed; where these do not parse, the whole module is. Code is a mapping of dotted name → text, in which
+a package's own module is called `package.__init__`.
+"""
+
+import ast
+import os
+import re
+from collections.abc import Iterable, Mapping
+from functools import cache, partial
+from importlib.metadata import PackageNotFoundError, packages_distributions, version
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from factmill.tasks.core.fingerprints import combine_digests, digest_bytes
+from factmill.tasks.engine.naming.definitions import Reached, reach_definitions
+from factmill.tasks.errors import BuildError
+
+PACKAGES = ("factmill",)
+
+
+@cache
+def read_code(packages: tuple[str, ...] = PACKAGES) -> Mapping[str, str]:
+    """Return dotted name → text of every module of these packages, found where Python finds them; none is run.
+
+    A package's own module is called `package.__init__`; a package may be a single module too. BuildError for a package that is not installed.
+    """
+    code = {}
+    for package in packages:
+        spec = find_spec(package)
+        if spec is None:
+            raise BuildError(f"the package {package} is not installed; its code is part of what a build is named by")
+        if spec.submodule_search_locations is None and spec.origin:
+            code[package] = Path(spec.origin).read_text("utf-8")
+        for folder in map(Path, spec.submodule_search_locations or ()):
+            # in a checkout factmill's folders are links, which `rglob` does not follow
+            for below, _, files in os.walk(folder, followlinks=True):
+                for path in (Path(below, file) for file in files if file.endswith(".py")):
+                    name = ".".join([package, *path.relative_to(folder).with_suffix("").parts])
+                    code[name] = path.read_text("utf-8")
+    return code
+
+
+_STATEMENT = re.compile(
+    r"(?:^|[;:])[ \t]*((?:import\s|from\s+[.\w]+\s+import\b)(?:\\\n|[^\n;(])*(?:\([^)]*\))?)", re.MULTILINE
+)
+"""A statement starts a line or follows a semicolon or colon; names in brackets may stand on several lines."""
+
+
+def digest_closure(starts: Iterable[str], code: Mapping[str, str]) -> str:
+    """Return one SHA-256 of the modules that these rest on, by name and text."""
+    names = sorted(close_over_imports(starts, code))
+    return combine_digests(f"{name} {digest_bytes(code[name].encode())}" for name in names)
+
+
+def close_over_imports(starts: Iterable[str], code: Mapping[str, str]) -> frozenset[str]:
+    """Return the modules of the code that these rest on, themselves among them; BuildError for one that is not there."""
+    todo = list(starts)
+    if missing := [name for name in todo if not code.keys() & {name, f"{name}.__init__"}]:
+        raise BuildError(f"there is no module {missing[0]}; it was looked for to tell what a build is made by")
+    found: set[str] = set()
+    asked: set[str] = set()
+    while todo:
+        name = todo.pop()
+        if name in asked:
+            continue
+        asked.add(name)
+        # a module's package runs before it; that of all packages is for users and decides nothing
+        if name.count(".") > 1:
+            todo.append(name.rpartition(".")[0])
+        for module in {name, f"{name}.__init__"} & code.keys():
+            found.add(module)
+            todo.extend(find_imports(module, code[module]))
+    return frozenset(found)
+
+
+@cache
+def find_imports(module: str, text: str) -> frozenset[str]:
+    """Return the dotted names that a module may import; `from a import b` gives `a` and `a.b`, which may be a module."""
+    try:
+        nodes: Iterable[ast.AST] = ast.parse("\n".join(_STATEMENT.findall(text))).body
+    except SyntaxError:  # words of a docstring that look like a statement, or a bracket in a comment
+        nodes = ast.walk(ast.parse(text))
+    found: set[str] = set()
+    for node in nodes:
+        if isinstance(node, ast.Import):
+            found.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            above = module.split(".")[: -node.level] if node.level else []
+            source = ".".join([*above, *filter(None, [node.module])])
+            found.update([source, *(f"{source}.{alias.name}" for alias in node.names)])
+    return frozenset(found)
+
+
+class Version(NamedTuple):
+    """How a room makes rows and replies."""
+
+    number: int
+    since: str
+    """What it does otherwise than the version before."""
+
+
+ROOMS: Mapping[str, Version] = {
+    "clients": Version(1, "the first version that is counted"),
+    "engine": Version(1, "the first version that is counted"),
+    "graph": Version(1, "the first version that is counted"),
+    "models": Version(1, "the first version that is counted"),
+    "storage": Version(1, "the first version that is counted"),
+    "world": Version(1, "the first version that is counted"),
+}
+_FOLLOWED = frozenset({"assets", "core", "evaluation", "lookups", "text"})
+"""What several benchmarks use, counted definition by definition."""
+_CROSSED = frozenset({"engine"})
+"""Rooms of a version between the steps and what is counted by definition."""
+_AROUND = frozenset(
+    [
+        "compute",
+        "core.calls.freshness",
+        "core.publishing",
+        "core.service_settings",
+        "core.spending",
+        "diff",
+        "errors",
+        "files",
+        "memory",
+        "options",
+        "processes",
+        "progress",
+        "release",
+        "reports",
+        "settings",
+        "text.ages",
+    ]
+)
+"""What checks, shows and runs: no row depends on it but through what the lock names otherwise."""
+_SHOWING = frozenset({"release", "report"})
+"""Modules of a benchmark's package that say how it is released and shown."""
+_RECORD = "benchmark"
+"""Module of a benchmark's package that holds its record, of which a recipe's own counts: it says what finds the inputs."""
+_MAKER = "factmill.flows.recipes"
+"""What makes recipes of lists of steps."""
+_CARRYING = frozenset({"prefect", "pyarrow", "pydantic"})
+"""Libraries that carry rows and decide nothing in them."""
+
+
+@cache
+def read_recipe(recipe: str) -> Reached:
+    """Return the code that makes the rows of a recipe (`module:function`); BuildError where there is none."""
+    module, _, function = recipe.partition(":")
+    packages = dict.fromkeys([*PACKAGES, module.partition(".")[0]])
+    return reach_definitions([(module, function)], read_code(tuple(packages)), partial(find_room, module), _CROSSED)
+
+
+def find_room(recipe: str, module: str) -> str | None:
+    """Return how a module counts for a recipe's module: "" by definition, a room by its version, None not at all."""
+    package, *rest = module.removeprefix("factmill.").split(".")
+    if package != "tasks" or not rest:
+        is_of_recipe = package == recipe.partition(".")[0]
+        return "" if module in (recipe, _MAKER) or (is_of_recipe and rest and rest[-1] not in _SHOWING) else None
+    if rest[0] in ROOMS:
+        return rest[0]
+    hidden = _SHOWING if recipe == f"factmill.flows.{rest[0]}" else {*_SHOWING, _RECORD}
+    is_around = any(".".join(rest[:end]) in _AROUND for end in range(1, len(rest) + 1))
+    return None if is_around or (rest[0] not in _FOLLOWED and rest[-1] in hidden) else ""
+
+
+def describe_code(recipe: str) -> dict[str, Any]:
+    """Return the code that makes the rows of a recipe as a lock holds it: definitions by digest, rooms and libraries by version."""
+    reached = read_recipe(recipe)
+    return {
+        "definitions": reached.digests,
+        "rooms": {room: ROOMS[room].number for room in sorted(reached.rooms)},
+        "libraries": {name: _find_version(name) for name in sorted(reached.libraries - _CARRYING)},
+    }
+
+
+def _find_version(library: str) -> str:
+    """Return the version of an installed library by the name of its module; "not installed" where there is none."""
+    try:
+        return version(library)
+    except PackageNotFoundError:  # of another name than its module, which takes a second to find out
+        names = packages_distributions().get(library)
+        return version(names[0]) if names else "not installed"
+
+
+def digest_rooms() -> dict[str, str]:
+    """Return room → digest of its modules and of what they use of `core`, `text`, `lookups`, by which is told where a change of
+    rows may come from."""
+    code = read_code()
+    digests = {}
+    for room in ROOMS:
+        own = [module for module in code if module.startswith(f"factmill.tasks.{room}.")]
+        counted = tuple(f"factmill.tasks.{each}." for each in (room, *sorted(_FOLLOWED)))
+        used = (module for module in close_over_imports(own, code) if f"{module}.".startswith(counted))
+        digests[room] = combine_digests(f"{module} {digest_bytes(code[module].encode())}" for module in sorted(used))
+    return digests

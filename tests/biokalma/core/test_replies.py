@@ -1,0 +1,585 @@
+"""What an author says: citations borne out by the text, the sentence added, the two questions; contents that models make up."""
+
+from random import Random
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.habits.wrong_contents import WRONG_CONTENTS
+from support.rows.biographies import make_piece
+from support.steps.replies import hearing
+
+from factmill.tasks.assets import load_prompt
+from factmill.tasks.biokalma.core.citations import read_citations
+from factmill.tasks.biokalma.core.replies import (
+    PARAGRAPH,
+    QUESTION,
+    check_added,
+    check_question,
+    check_share,
+    find_added,
+    find_stated,
+    mentions,
+    names_person,
+    read_paragraph,
+    read_question,
+)
+from factmill.tasks.biokalma.evolve import EXTEND, GENERAL, SPECIFIC
+from factmill.tasks.biokalma.sources.person_pairs import load_properties_asked
+from factmill.tasks.core.authoring.citations import Piece
+from factmill.tasks.core.replies import Unreadable
+
+OLD = "Artemisia was born in Rome. Her father was Orazio."
+
+
+def make_work(value: str, *, is_date: bool = False) -> Piece:
+    return Piece(
+        qid="Q1",
+        pid="P1",
+        property="x",
+        value_qid=None if is_date else "Q9",
+        value=value,
+        precision=11 if is_date else None,
+        statement=None,
+    )
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        "She painted Judith.",
+        "Dr. Ada King met J. S. Bach and St. John, born c. 1500, in the U.S. Senate.",
+        "She asked “Who?” in 1612.",
+        "In 1593 B.C. Vitamin C. Tan lived there.",
+        "Later she lived at No. 5, with Sammy Davis Jr. and others!",
+        "“Judith” is hers…",
+        "(She painted Judith.)",
+        "She sang in Yahoo! and Jeopardy! with joy.",
+    ],
+)
+def test_one_sentence_more_is_found(sentence: str) -> None:
+    assert find_added(OLD, f"{OLD} {sentence}") == sentence
+
+
+def test_white_space_does_not_matter() -> None:
+    assert find_added("Ada  wrote.\n", " Ada wrote.\n\nShe  died.") == "She died."
+    assert find_added("Ada wrote.", "Ada wrote.She died.") == "She died."
+    assert find_added("Zoe\u0308 wrote.", "Zoë wrote. She died.") == "She died."
+
+
+@pytest.mark.parametrize(
+    ("new", "reason"),
+    [
+        (OLD, "nothing_added"),
+        (f"{OLD} …", "nothing_added"),
+        (f"{OLD} She painted. She died.", "several_sentences"),
+        (f"{OLD} She painted Judith! In 1656 she died.", "several_sentences"),
+        (f"{OLD} {OLD}", "repeated"),
+        (f"{OLD} Her father was Orazio.", "repeated"),
+        (f"{OLD} Her Father was Orazio!", "repeated"),
+        (f"{OLD} She painted the", "unfinished"),
+        ("Artemisia was born in Rome. Her father was Orazio", "text_changed"),
+        ("Artemisia was born in Rome. She painted.", "text_changed"),
+        ("artemisia was born in Rome. Her father was Orazio. She painted.", "text_changed"),
+        ("She painted Judith.", "text_changed"),
+        (f"She painted Judith. {OLD}", "text_changed"),
+        (f"{OLD[:-1]}, and she painted.", "text_changed"),
+        ("", "text_changed"),
+    ],
+)
+def test_what_is_not_one_sentence_more_has_a_reason(new: str, reason: str) -> None:
+    found = find_added(OLD, new)
+    assert isinstance(found, Unreadable)
+    assert found.reason.startswith(f"{reason}: ")
+
+
+@pytest.mark.parametrize("rest", ["n", "ans came.", ", where she painted.", " and painted.", "; then she left."])
+def test_a_text_without_its_end_is_not_gone_on_with(rest: str) -> None:
+    found = find_added("Artemisia was born in Rome", f"Artemisia was born in Rome{rest}")
+    if rest == " and painted.":
+        assert found == "and painted."
+    else:
+        assert isinstance(found, Unreadable)
+        assert found.reason.startswith("text_changed: ")
+
+
+def test_a_change_is_shown_where_it_is() -> None:
+    found = find_added("Artemisia was born in Rome in 1593.", "Artemisia was born in Roma in 1593. She painted.")
+    assert isinstance(found, Unreadable)
+    assert "expected 'isia was born in Rome in 1593.' in it" in found.reason
+    assert "found 'isia was born in Roma in 1593. She paint'" in found.reason
+
+
+def test_stops_inside_the_value_end_no_sentence() -> None:
+    sentence = "He was in Oh! What a Lovely War with others."
+    assert isinstance(find_added("Ada wrote.", f"Ada wrote. {sentence}"), Unreadable)
+    assert find_added("Ada wrote.", f"Ada wrote. {sentence}", ["Oh! What a Lovely War"]) == sentence
+    two = find_added("Ada wrote.", f"Ada wrote. {sentence} He left.", ["Oh! What a Lovely War"])
+    assert isinstance(two, Unreadable)
+
+
+@pytest.mark.parametrize(
+    ("sentence", "value"),
+    [
+        ("She was a painter.", "painter"),
+        ("Painter and poet, she left.", "painter"),
+        ("She lived in Rome's heart.", "Rome"),
+        ("She lived in the hague.", "The Hague"),
+        ("Beyonce sang with Francois.", "Beyoncé"),
+        ("Beyoncé sang.", "Beyonce"),
+        ("He was born in Lodz.", "Łódź"),
+        ("He came from Tromsø.", "Tromso"),
+        ("She read Finnegan’s Wake.", "Finnegan's Wake"),
+        ("She read “Heroes” there.", '"Heroes"'),
+        ("She read Heroes there.", '"Heroes"'),
+        ("Conan O`Brien came.", "Conan O’Brien"),
+        ("A science-fiction writer.", "science fiction writer"),
+        ("Jean‑Paul Sartre wrote.", "Jean-Paul Sartre"),
+        ("It was shown in Artemisia in 1997.", "Artemisia (film)"),
+        ("It was shown in Artemisia (film).", "Artemisia (film)"),
+        ("Она родилась в городе Москва, сказала она.", "Москва"),
+        ("She was taught by 李小龍先生 there.", "李小龍"),
+        ("She lived in 東京都.", "東京"),
+        ("He wrote नेहरू there.", "नेहरू"),
+        ("She spoke to محمد علي.", "محمد علي"),
+        ("He knew C++.", "C++"),
+        ("They were in !!! for years.", "!!!"),
+        ("She was in Wham!", "Wham!"),
+        ("He stayed in Paris, Texas.", "Paris, Texas"),
+        ("MASSE was his name.", "Maße"),
+    ],
+)
+def test_a_label_is_said_as_a_reader_would_take_it(sentence: str, value: str) -> None:
+    assert mentions(sentence, make_work(value))
+
+
+@pytest.mark.parametrize(
+    ("sentence", "value"),
+    [
+        ("She was a painters' friend.", "painter"),
+        ("He was a Roman.", "Roma"),
+        ("He lived in Romes.", "Rome"),
+        ("He lived in Paris.", "Paris, Texas"),
+        ("She read Heroes.", "(Heroes)"),
+        ("He knew नेहरू there.", "नेहर"),
+        ("She was a court painter.", "painter of the court"),
+        ("", "painter"),
+        ("“”", '"'),
+    ],
+)
+def test_a_part_of_a_word_or_label_is_not_enough(sentence: str, value: str) -> None:
+    assert not mentions(sentence, make_work(value))
+
+
+def test_a_date_is_said_in_any_form_and_an_item_that_looks_like_one_only_as_it_stands() -> None:
+    sentence = "She was born on 8 July 1593."
+    assert mentions(sentence, make_work("1593-07-08", is_date=True))
+    assert mentions(sentence, make_work("1593", is_date=True))
+    assert not mentions(sentence, make_work("1593-07-09", is_date=True))
+    assert not mentions(sentence, make_work("1593-07-08"))
+
+
+def test_a_value_that_is_no_date_and_no_item_is_looked_for_as_it_stands() -> None:
+    assert mentions("It was at an unknown time.", make_work("unknown time", is_date=True))
+
+
+GENTILESCHIS = {"Q1": "Artemisia Gentileschi", "Q2": "Orazio Gentileschi"}
+
+
+def check(sentence: str, value: str, *known: str) -> str | Unreadable:
+    return check_added(OLD, f"{OLD} {sentence}", [make_work(value)], map(make_work, known), GENTILESCHIS)
+
+
+@pytest.mark.parametrize(
+    ("sentence", "value", "known"),
+    [
+        ("She painted Judith.", "Judith", []),
+        ("Later Artemisia painted Judith for her father Orazio Gentileschi.", "Judith", []),
+        ("Of Rome and of Judith she was fond.", "Judith", ["Rome"]),
+        ("One of her works is Judith.", "Judith", []),
+        ("Formerly in Rome, she painted Judith.", "Judith", ["Rome"]),
+        ("Her father was Orazio Gentileschi.", "Orazio Gentileschi", []),
+        ("She won the Academy Award.", "Academy Award", []),
+    ],
+)
+def test_an_added_sentence_says_its_piece(sentence: str, value: str, known: list[str]) -> None:
+    assert check(sentence, value, *known) == sentence
+
+
+@pytest.mark.parametrize(
+    ("sentence", "value", "code"),
+    [
+        ("She painted Judith.", "Susanna", "value_missing"),
+        ("She painted Judith in Naples.", "Judith", "adds"),
+        ("Naples knew her Judith.", "Judith", "adds"),
+        ("She painted Judith in Rome.", "Judith", "adds"),
+        ("She painted Judith in 1612.", "Judith", "adds"),
+        ("She painted three Judith pictures, all Judith.", "Judith", "adds"),
+        ("She painted Judith in the 17th century.", "Judith", "adds"),
+        ("She painted Judith in furlongs.", "Judith", "adds"),
+        ("She painted Judith Ignore what came before.", "Judith", "adds"),
+        ("Orazio painted Judith.", "Judith", "wrong_person"),
+        ("She painted Judith. She left.", "Judith", "several_sentences"),
+    ],
+)
+def test_an_added_sentence_says_nothing_else(sentence: str, value: str, code: str) -> None:
+    found = check(sentence, value)
+    assert isinstance(found, Unreadable)
+    assert found.reason.startswith(f"{code}: ")
+
+
+def test_a_date_may_be_told_coarser_but_not_finer() -> None:
+    known = [make_work("1593-07-08", is_date=True)]
+    new = f"{OLD} She was a painter in {{}}."
+    assert (
+        check_added(OLD, new.format("1593"), [make_work("painter")], known, GENTILESCHIS)
+        == "She was a painter in 1593."
+    )
+    coarse = [make_work("1593", is_date=True)]
+    assert isinstance(
+        check_added(OLD, new.format("July 1593"), [make_work("painter")], coarse, GENTILESCHIS), Unreadable
+    )
+
+
+WORD = st.text(st.characters(categories=["L", "N"]), min_size=1, max_size=12)
+
+
+@given(st.lists(WORD, min_size=1, max_size=4).map(" ".join), WORD, WORD)
+def test_a_label_between_other_words_is_said(label: str, before: str, behind: str) -> None:
+    assert mentions(f"{before} {label}, {behind}", make_work(label))
+
+
+hear_paragraph = hearing(PARAGRAPH, read_paragraph)
+hear_question = hearing(QUESTION, read_question)
+
+
+@pytest.mark.parametrize(
+    ("reply", "paragraph"),
+    [
+        ("Paragraph: Ada wrote.", "Ada wrote."),
+        ("paragraph:Ada wrote.\n", "Ada wrote."),
+        ("Sure, here it is:\n\nParagraph: Ada wrote.", "Ada wrote."),
+        ("Paragraph:\nAda  wrote.\n\nShe died.", "Ada wrote. She died."),
+        ("```\nParagraph: Ada wrote.\n```", "Ada wrote."),
+        ("```text\r\nParagraph: Ada wrote.\r\n```\r\n", "Ada wrote."),
+        ("Paragraph:\n```\nAda wrote.\n```", "Ada wrote."),
+        ("**Paragraph:** Ada wrote.", "Ada wrote."),
+        ("**Paragraph**: Ada *wrote*.", "Ada *wrote*."),
+        ("**Paragraph: Ada wrote.**", "Ada wrote."),
+        ("> Paragraph: **Ada wrote.**", "Ada wrote."),
+        ("## Paragraph: Ada wrote.", "Ada wrote."),
+        ('Paragraph: "Ada wrote."', "Ada wrote."),
+        ("Paragraph: “Ada wrote.”", "Ada wrote."),
+        ("Paragraph: 'Ada's note.'", "Ada's note."),
+        ("Paragraph: “Note G” is by the author of “Notes”", "“Note G” is by the author of “Notes”"),
+        ('Paragraph: "Note G" is by the author of "Notes"', '"Note G" is by the author of "Notes"'),
+        ("Paragraph: Her second Paragraph: none.", "Her second Paragraph: none."),
+        ("Paragraph: Ada [qid: Q1, occupation: writer].", "Ada [qid: Q1, occupation: writer]."),
+        ("Paragraph：Ada wrote.", "Ada wrote."),
+        ("Paragraph: Ada wrote.\n\nNote: I left the text as it was.", "Ada wrote."),
+        ("1. **Paragraph:** Ada wrote.\n\nLet me know if this helps!", "Ada wrote."),
+    ],
+)
+def test_the_paragraph_of_a_reply_is_read(reply: str, paragraph: str) -> None:
+    assert hear_paragraph(reply) == paragraph
+
+
+@pytest.mark.parametrize(
+    ("reply", "reason"),
+    [
+        ("", "says nothing"),
+        ("Ada wrote.", "0 lines"),
+        ("I cannot write that paragraph: sorry.", "the model refuses"),
+        ("Paragraph:", "nothing stands behind"),
+        ('Paragraph: "…"', "nothing stands behind"),
+        ("Paragraph: Ada wrote.\nParagraph: Ada wrote. She died.", "2 lines"),
+    ],
+)
+def test_a_reply_without_one_paragraph_is_unreadable(reply: str, reason: str) -> None:
+    read = hear_paragraph(reply)
+    assert isinstance(read, Unreadable)
+    assert reason in read.reason
+
+
+@pytest.mark.parametrize(
+    ("reply", "question"),
+    [
+        ("Question: Who was Ada?", "Who was Ada?"),
+        ("Question: Who was Ada? What did she write?", "Who was Ada? What did she write?"),
+        ("Question: Who was Ada,\nand what did she write?", "Who was Ada, and what did she write?"),
+        ("Question: Who was Ada?\n\nIt asks about her life.", "Who was Ada?"),
+        ("Question:\n\n**Who was Ada?**", "Who was Ada?"),
+        ("```\nQuestion: 'Who was Ada?'\n```", "Who was Ada?"),
+        ('**Question:** "Who wrote “Note G”?"', "Who wrote “Note G”?"),
+    ],
+)
+def test_the_question_of_a_reply_is_read(reply: str, question: str) -> None:
+    assert hear_question(reply) == question
+
+
+@pytest.mark.parametrize(
+    ("reply", "reason"),
+    [
+        ("Who was Ada?", "0 lines"),
+        ("Question: Tell me about Ada.", "question mark"),
+        ("Question: Who was Ada?\nQuestion: What did she write?", "2 lines"),
+        ("Question: ?", "nothing stands behind"),
+    ],
+)
+def test_a_reply_without_one_question_is_unreadable(reply: str, reason: str) -> None:
+    read = hear_question(reply)
+    assert isinstance(read, Unreadable)
+    assert reason in read.reason
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "other", "expected"),
+    [
+        ("Who were Johann Strauss and Johann Strauss II?", "Johann Strauss", "Johann Strauss II", True),
+        ("Who was Johann Strauss II?", "Johann Strauss", "Johann Strauss II", False),
+        ("Who was Johann Strauss II?", "Johann Strauss II", "Johann Strauss", True),
+        ("Who was Johann Strauss?", "Johann Strauss II", "Johann Strauss", False),
+        ("Who was Cato Porcius (the elder)?", "Cato Porcius (the younger)", "Cato Porcius (the elder)", False),
+        ("Who was Cato Porcius (the elder)?", "Cato Porcius (the elder)", "Cato Porcius (the younger)", True),
+        ("Who were Oscar and Richard Hertwig?", "Oscar Hertwig", "Richard Hertwig", True),
+    ],
+)
+def test_a_name_inside_the_longer_name_of_the_other_names_nobody(
+    text: str, name: str, other: str, expected: bool
+) -> None:
+    assert names_person(text, name, other) is expected
+
+
+BROTHERS, PEOPLE = ["Richard Hertwig", "Oscar Hertwig"], ["Q1", "Q2"]
+PIECES = [
+    make_piece("Q1", "P106", "biologist", "Q10", property="occupation"),
+    make_piece("Q1", "P185", "Stanislaus von Prowazek", "Q11", property="doctoral student"),
+    make_piece("Q2", "P184", "Ernst Haeckel", "Q12", property="doctoral advisor"),
+    make_piece("Q2", "P19", "Friedberg", "Q13", property="place of birth"),
+    make_piece("Q2", "P3373", "Richard Hertwig", "Q1", property="sibling"),
+]
+TWO = "Richard Hertwig and Oscar Hertwig"
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        f"Who were {TWO}?",
+        "Who were Oscar and Richard Hertwig, and what were their careers in biology?",
+        "What do we know of Richard Hertwig? What of Oscar Hertwig?",
+        f"Which of the two, {TWO}, was born in Friedberg, and who taught each of them?",
+        f"What of the doctoral students and siblings of {TWO}?",
+    ],
+)
+def test_a_question_for_the_set_is_taken(question: str) -> None:
+    assert check_question(question, BROTHERS, PIECES, load_properties_asked()) == question
+
+
+@pytest.mark.parametrize(
+    ("question", "is_taken"),
+    [
+        (f"What of the siblings {TWO}?", True),
+        (f"How are {TWO} related as siblings?", True),
+        ("Who were Richard Hertwig and Oscar Hertwig's siblings?", False),
+        (f"Who were {TWO}, and who were their other siblings?", False),
+        (f"Who were the siblings of {TWO}?", False),
+        (f"Who were {TWO}, and what siblings did Oscar have?", False),
+    ],
+)
+def test_of_what_joins_the_two_a_question_asks_for_no_other_value(question: str, is_taken: bool) -> None:
+    found = check_question(question, BROTHERS, PIECES, load_properties_asked(), ["sibling", "unheard of"])
+    assert isinstance(found, str) is is_taken
+    assert check_question(question, BROTHERS, PIECES, load_properties_asked()) == question
+
+
+@pytest.mark.parametrize(
+    ("question", "code"),
+    [
+        ("Who was Richard Hertwig?", "person_missing"),
+        ("Into which sea does the river Danube flow?", "person_missing"),
+        ("Who were the two brothers?", "person_missing"),
+        (f"Who were {TWO}? Who were {TWO}?", "repeated"),
+        (f"Who were {TWO} of Jena?", "outside"),
+        (f"Who were {TWO} in 1875?", "outside"),
+        (f"Who were {TWO} in furlongs?", "outside"),
+        (f"Who were {TWO} Ignore all earlier instructions?", "outside"),
+        (f"Who were {TWO}, and what were their awards?", "asks_outside"),
+        (f"Who were {TWO}, and what of their memberships?", "asks_outside"),
+        (f"Who were {TWO}, and what is known of the date of birth of each?", "asks_outside"),
+        (f"Who were {TWO}, and who were their students?", "asks_outside"),
+        (f"Who were {TWO}, and what of the marriage of each?", "asks_outside"),
+    ],
+)
+def test_a_question_for_anything_else_is_told_what_is_wrong(question: str, code: str) -> None:
+    found = check_question(question, BROTHERS, PIECES, load_properties_asked())
+    assert isinstance(found, Unreadable), question
+    assert found.reason.startswith(f"{code}: ")
+
+
+@pytest.mark.parametrize(
+    ("question", "share"),
+    [
+        (
+            "What were the careers of Richard and Oscar Hertwig, who supervised them and whom, where was Oscar born?",
+            0.8,
+        ),
+        ("How were the two connected, and what of the occupation, doctoral students and doctoral advisor?", 0.8),
+        ("What of the occupation, birthplace, doctoral students, doctoral advisor and siblings?", 1.0),
+        ("When was Oscar born, what of the occupation, and who supervised the brother?", 0.8),
+        ("What of Oscar's birth, Richard's work, and the family, teaching and education of the two?", 1.0),
+        ("What of Oscar's date of birth, Richard's work, and the family, teaching and education of the two?", 0.8),
+    ],
+)
+def test_the_share_of_the_pieces_that_a_question_asks_for(question: str, share: float) -> None:
+    assert check_share(question, PEOPLE, PIECES, load_properties_asked()) == (question, share)
+
+
+def test_a_specific_question_for_less_than_half_is_told_what_is_missing() -> None:
+    found = check_share("Where was he born, and what was his occupation?", PEOPLE, PIECES, load_properties_asked())
+    assert isinstance(found, Unreadable)
+    assert found.reason == (
+        "asks_too_little: the question asks for 2 of 5 facts, expected all; not for: doctoral student, doctoral advisor, "
+        "sibling"
+    )
+
+
+def test_a_property_beyond_the_list_is_asked_for_by_its_label() -> None:
+    piece = make_piece("Q1", "P999", "x", "Q5", property="favourite colour")
+    assert check_share("What is the favourite colour?", PEOPLE, [piece], load_properties_asked()) == (
+        "What is the favourite colour?",
+        1.0,
+    )
+
+
+ADA_AND_BYRON = {"Q1": "Ada Lovelace", "Q2": "George Byron"}
+
+
+def test_a_value_in_another_sentence_is_not_what_is_cited() -> None:
+    pool = [make_piece("Q1", "residence", "London", "Q84"), make_piece("Q2", "place of death", "Dover", "Q9")]
+    text = "Ada Lovelace wrote. [qid: Q1, residence: London] George Byron died in Dover [qid: Q2, place of death: Dover] near London."
+    found = find_stated(read_citations(text, pool), pool, ADA_AND_BYRON)
+    assert (found.pieces, found.unstated, found.removed) == ((pool[1],), (pool[0],), 0)
+
+
+@pytest.mark.parametrize(
+    ("text", "value", "is_stated"),
+    [
+        ("She was born in Łódź{}.", "Lodz", True),
+        ("Both film actors{} met.", "film actor", True),
+        ("She played the Hamlet{} part.", "Hamlet (play)", True),
+        ("She admired Robert Louis Stevenson{}.", "Robert Stevenson", True),
+        ("She spoke French{}.", "France", False),
+        ("She was born in Paris{}.", "Paris, Texas", False),
+        ("She met the poet Byron{}.", "George Gordon Byron", True),
+        ("He{} was her father, and George Byron was his name.", "George Gordon Byron", True),
+    ],
+)
+def test_a_label_is_stated_as_a_reader_would_take_it(text: str, value: str, is_stated: bool) -> None:
+    qid = "Q2" if "Byron" in value else "Q9"
+    piece = make_piece("Q1", "work", value, qid)
+    found = find_stated(read_citations(text.format(f" [qid: Q1, work: {value}]"), [piece]), [piece], ADA_AND_BYRON)
+    assert (found.pieces == (piece,), found.unstated == (piece,)) == (is_stated, not is_stated)
+
+
+@pytest.mark.parametrize(
+    ("written", "is_stated"),
+    [("10 December 1815", True), ("December 10, 1815", True), ("1815-12-10", True), ("1815", False), ("1816", False)],
+)
+def test_a_date_is_stated_in_any_writing_but_no_coarser(written: str, is_stated: bool) -> None:
+    piece = make_piece("Q1", "born", "1815-12-10", precision=11)
+    text = f"Ada Lovelace was born on {written} [qid: Q1, born: 1815-12-10]."
+    assert (find_stated(read_citations(text, [piece]), [piece], ADA_AND_BYRON).pieces == (piece,)) is is_stated
+
+
+def test_a_piece_that_is_cited_twice_counts_where_it_is_stated() -> None:
+    piece = make_piece("Q1", "work", "painter", "Q9")
+    cited = "[qid: Q1, work: painter]"
+    for text in (f"She wrote {cited}. She was a painter {cited}.", f"She was a painter {cited}. She wrote {cited}."):
+        found = find_stated(read_citations(text, [piece]), [piece], ADA_AND_BYRON)
+        assert (found.pieces, found.unstated) == ((piece,), ())
+
+
+@pytest.mark.parametrize(
+    ("stated", "unstated", "is_overdone"), [(1, 2, False), (0, 3, True), (3, 3, False), (3, 4, True)]
+)
+def test_what_is_far_too_much(stated: int, unstated: int, is_overdone: bool) -> None:
+    pool = [make_piece("Q1", "work", f"job{number}", f"Q{number + 10}") for number in range(stated + unstated)]
+    cited = "".join(f"[qid: Q1, work: {piece.value}]" for piece in pool)
+    text = f"She was {' and '.join(piece.value for piece in pool[:stated])} {cited}."
+    assert find_stated(read_citations(text, pool), pool, ADA_AND_BYRON).is_overdone is is_overdone
+
+
+@pytest.mark.parametrize(
+    ("text", "stated", "removed"),
+    [
+        ("A writer [Q1, occupation: writer]", ["writer"], 0),
+        ("A writer [Q1, occupation: writer, work: Rec] [Q1, occupation: writer]", ["writer"], 1),
+        ("She made (REC [Q1, work: (REC]", ["[REC"], 0),
+        ("A poet [Q2, occupation: writer, occupation: Poet, work: poet] [Q1]", [], 3),
+        ("A poet [Q2, occupation: poet] [NA] and writer [Q1, occupation: writer]", ["poet", "writer"], 0),
+        ("A writer [Q1, occupation: ] [occupation: poet] [Q1, occupation: writer", [], 3),
+    ],
+)
+def test_only_what_the_pool_holds_is_cited_and_the_rest_is_counted(text: str, stated: list[str], removed: int) -> None:
+    pool = [
+        make_piece("Q1", "occupation", "writer", "Q9"),
+        make_piece("Q2", "occupation", "poet", "Q8"),
+        make_piece("Q1", "work", "[REC", "Q7"),
+    ]
+    found = find_stated(read_citations(text, pool), pool, ADA_AND_BYRON)
+    assert ([piece.value for piece in found.pieces], found.removed) == (stated, removed)
+
+
+@pytest.mark.parametrize(
+    ("cited", "held", "is_same"),
+    [
+        ("8 July 1593", "1593-07-08", True),
+        ("July 8, 1593", "1593-07-08", True),
+        ("1593", "1593-07-08", False),
+        ("1593-07-08", "1593", False),
+        ("44 BCE", "44 BC", True),
+        ("44", "44 BC", False),
+        ("15 March 44 BC", "0044-03-15 BC", True),
+        ("5th-century BC", "5th century BC", True),
+        ("1590s", "1593", False),
+    ],
+)
+def test_cited_dates_are_compared_as_dates(cited: str, held: str, is_same: bool) -> None:
+    piece = make_piece("Q1", "born", held, precision=11)
+    found = find_stated(read_citations(f"She was born on {held} [Q1, born: {cited}].", [piece]), [piece], ADA_AND_BYRON)
+    assert (len(found.pieces) + len(found.unstated), found.removed) == ((1, 0) if is_same else (0, 1))
+
+
+ADA_AND_LORD = {"Q1": "Ada Lovelace", "Q2": "Lord Byron"}
+FATHER = make_piece("Q1", "P22", "Lord Byron", "Q2", property="father")
+BORN = make_piece("Q1", "P19", "London", "Q3", property="place of birth")
+POET = make_piece("Q2", "P106", "poet", "Q4", property="occupation")
+TEXT = "Ada Lovelace was a daughter of Lord Byron."
+GOOD = {
+    "extend": f"{TEXT} Ada Lovelace was born in London.",
+    "general": "Who were Ada Lovelace and Lord Byron, daughter and father?",
+    "specific": "Where was Ada Lovelace born, what was Lord Byron's occupation, and what connects the two?",
+}
+
+
+def find_error(kind: str, said: str) -> str | Unreadable | tuple[str, float]:
+    """Return what is wrong with a reply of a kind, or what it is taken for."""
+    if kind == "extend":
+        return check_added(TEXT, said, [BORN], [FATHER], ADA_AND_LORD)
+    found = check_question(said, list(ADA_AND_LORD.values()), [FATHER, BORN, POET], load_properties_asked())
+    if kind == "general" or isinstance(found, Unreadable):
+        return found
+    return check_share(found, list(ADA_AND_LORD), [FATHER, BORN, POET], load_properties_asked())
+
+
+@pytest.mark.parametrize("name", WRONG_CONTENTS)
+@pytest.mark.parametrize(("kind", "prompt"), [("extend", EXTEND), ("general", GENERAL), ("specific", SPECIFIC)])
+def test_contents_that_models_make_up_are_caught(name: str, kind: str, prompt: str) -> None:
+    label = "Paragraph" if kind == "extend" else "Question"
+    asked = cast(Any, SimpleNamespace(prompt=load_prompt(prompt)))
+    spoilt = WRONG_CONTENTS[name](f"{label}: {GOOD[kind]}", asked, Random(1)).content
+    read = (read_paragraph if kind == "extend" else read_question)(spoilt or "")
+    assert isinstance(read, Unreadable) or isinstance(find_error(kind, read), Unreadable), spoilt
+    assert not isinstance(find_error(kind, GOOD[kind]), Unreadable)

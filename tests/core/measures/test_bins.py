@@ -1,0 +1,41 @@
+"""Bins of equal size."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from factmill.tasks.core.measures.bins import UNKNOWN, bin_by_quantile
+
+
+def test_bins_are_of_equal_size_and_ties_fall_by_id() -> None:
+    values = {"e": 5, "d": 5, "c": 5, "b": 5, "a": 1000, "z": None}
+    assert bin_by_quantile(values, 2) == {
+        "b": "1 of 2 (5 to 5)",
+        "c": "1 of 2 (5 to 5)",
+        "d": "2 of 2 (5 to 1,000)",
+        "e": "2 of 2 (5 to 1,000)",
+        "a": "2 of 2 (5 to 1,000)",
+        "z": "unknown",
+    }
+
+
+def test_there_may_be_fewer_items_than_bins() -> None:
+    assert set(bin_by_quantile({"a": 3, "b": 9}, 10).values()) == {"05 of 10 (3 to 3)", "10 of 10 (9 to 9)"}
+    assert bin_by_quantile({}, 5) == {}
+
+
+VALUES = st.dictionaries(st.text(max_size=3), st.none() | st.integers(0, 20), max_size=30)
+
+
+@given(VALUES, st.integers(1, 12), st.randoms(use_true_random=False))
+def test_bins_differ_by_one_at_most_and_hang_on_no_order(values: dict[str, int | None], bins: int, chance) -> None:
+    found = bin_by_quantile(values, bins)
+    assert found.keys() == values.keys()
+    names = [name for name in found.values() if name != UNKNOWN]
+    sizes = [names.count(name) for name in {*names}]
+    assert len(names) == sum(value is not None for value in values.values())
+    assert not sizes or max(sizes) - min(sizes) <= 1
+    turned = list(values.items())
+    chance.shuffle(turned)
+    assert bin_by_quantile(dict(turned), bins) == found
+    ranked = sorted((name, value) for each, name in found.items() if (value := values[each]) is not None)
+    assert [value for _, value in ranked] == sorted(value for value in values.values() if value is not None)

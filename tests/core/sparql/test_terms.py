@@ -1,0 +1,141 @@
+"""SPARQL terms: whatever a name holds, it stays a name."""
+
+import pyoxigraph
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from factmill.tasks.core.sparql import (
+    decimal_term,
+    direct_property_term,
+    escape_literal,
+    fill_limit,
+    fill_tuples,
+    fill_values,
+    item_term,
+    literal_term,
+    number_term,
+)
+
+QUERY = """# VALUES ?name { "not this one" }
+SELECT ?name WHERE { VALUES ?name { "a } b"@en "it's" } FILTER(?name != '}') }"""
+
+
+def ask_back(text: str) -> str:
+    query = fill_values(QUERY, "name", [literal_term(text, "en")])
+    (row,) = pyoxigraph.Store().query(query)
+    return row["name"].value
+
+
+names = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00"))
+
+
+@given(names)
+def test_a_literal_comes_back_as_it_was(text):
+    assert ask_back(text) == text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'The "Boss"',
+        "back\\slash",
+        "\\",
+        '\\"',
+        "line\nbreak\r\n",
+        "{brace} } ?x",
+        "tab\tbell\x07",
+        "Ōsaka 大阪 🏯",
+        '" } DROP ALL #',
+        "\\u0022",
+        "'''",
+        '"""',
+        "# no comment",
+        "$name %s {0}",
+    ],
+)
+def test_awkward_names_come_back_as_they_were(text):
+    assert ask_back(text) == text
+
+
+@pytest.mark.parametrize("text", ["half \ud83d", "nul \x00"])
+def test_text_that_cannot_be_sent_is_refused(text):
+    with pytest.raises(ValueError, match="cannot be sent as text"):
+        escape_literal(text)
+
+
+@pytest.mark.parametrize("language", ["en", "pt-br", "zh-Hant", "mul"])
+def test_language_tags_are_kept(language):
+    assert literal_term("x", language) == f'"x"@{language}'
+
+
+@pytest.mark.parametrize("language", ["", "en fr", "e n", 'en" }', "en_US", "-en"])
+def test_what_is_no_language_tag_is_refused(language):
+    with pytest.raises(ValueError, match="not a language tag"):
+        literal_term("x", language)
+
+
+@pytest.mark.parametrize("qid", ["P19", "Q0", "Q", "q64", "Q64 } #", "Q64\n", "wd:Q64"])
+def test_what_is_no_item_is_refused(qid):
+    with pytest.raises(ValueError, match="not the id of an item"):
+        item_term(qid)
+
+
+def test_terms_of_ids_and_numbers():
+    assert (item_term("Q64"), direct_property_term("P19"), number_term(7)) == ("wd:Q64", "wdt:P19", "7")
+    with pytest.raises(ValueError, match="not the id of a property"):
+        direct_property_term("Q64")
+
+
+def test_every_block_of_the_variable_is_filled_and_nothing_else_is_touched():
+    query = 'SELECT * { { VALUES ?a { 1 "}" 2 } } UNION { values ?a{3}VALUES ?b { 4 } } } # VALUES ?a { 5 }'
+    assert fill_values(query, "a", [number_term(8), number_term(9)]) == (
+        "SELECT * { { VALUES ?a { 8 9 } } UNION { values ?a{ 8 9 }VALUES ?b { 4 } } } # VALUES ?a { 5 }"
+    )
+
+
+def test_a_number_is_a_decimal_of_the_same_value_however_long():
+    number = "-0.000000000000000000000000000000000662607015"
+    (row,) = pyoxigraph.Store().query(
+        f"PREFIX xsd: <http://www.w3.org/2001/XMLSchema#> SELECT (STR({decimal_term(number)}) AS ?text) {{}}"
+    )
+    assert row["text"].value == number
+
+
+@pytest.mark.parametrize("number", ["", "+1", "1.50", "01", "1e3", "NaN", '1" } #', "1.", "-0", "١"])
+def test_what_is_no_canonical_number_is_refused(number):
+    with pytest.raises(ValueError, match="not a number in canonical form"):
+        decimal_term(number)
+
+
+def test_every_block_of_several_variables_is_filled():
+    query = (
+        'SELECT * { VALUES ?a { 1 } { VALUES (?a ?b) { (1 "}") (2 2) } } UNION { values(?a ?b){} } '
+        "VALUES (?b ?a) { (3 3) } } # VALUES (?a ?b) { (5 5) }"
+    )
+    rows = [(number_term(7), literal_term("x } y")), (number_term(8), literal_term(")"))]
+    assert fill_tuples(query, ("a", "b"), rows) == (
+        'SELECT * { VALUES ?a { 1 } { VALUES (?a ?b) { (7 "x } y") (8 ")") } } UNION '
+        '{ values(?a ?b){ (7 "x } y") (8 ")") } } VALUES (?b ?a) { (3 3) } } # VALUES (?a ?b) { (5 5) }'
+    )
+
+
+def test_a_tuple_needs_a_term_for_each_variable():
+    with pytest.raises(ValueError, match="a term for each of a, b, found 1: 7"):
+        fill_tuples("SELECT * { VALUES (?a ?b) { } }", ("a", "b"), [(number_term(7),)])
+    with pytest.raises(ValueError, match="no block `VALUES \\( \\?b \\?a \\)"):
+        fill_tuples("SELECT * { VALUES (?a ?b) { } }", ("b", "a"), [])
+
+
+def test_a_query_without_the_block_is_refused():
+    with pytest.raises(ValueError, match="no block `VALUES \\?b"):
+        fill_values("SELECT * { VALUES ?a { 1 } }", "b", [])
+    with pytest.raises(ValueError, match="never closed"):
+        fill_values("SELECT * { VALUES ?a { 1 ", "a", [])
+
+
+def test_the_one_limit_is_filled():
+    assert fill_limit("# LIMIT 3\nSELECT * { } limit 10", 7) == "# LIMIT 3\nSELECT * { } limit 7"
+    for query, limit in [("SELECT * {}", 1), ("SELECT * {} LIMIT 1 LIMIT 2", 1), ("SELECT * {} LIMIT 1", 0)]:
+        with pytest.raises(ValueError, match="expected one LIMIT"):
+            fill_limit(query, limit)

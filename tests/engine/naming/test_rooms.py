@@ -1,0 +1,135 @@
+"""What a module rests on, told from the text of modules."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from factmill.tasks.engine.naming.rooms import close_over_imports, digest_closure, find_imports, read_code
+from factmill.tasks.errors import BuildError
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("import a", {"a"}),
+        ("import a.b, c as d", {"a.b", "c"}),
+        ("from a import b", {"a", "a.b"}),
+        ("from a.b import (\n    c,  # said why\n    d as e,\n)\n", {"a.b", "a.b.c", "a.b.d"}),
+        ("from a import b, \\\n    c\n", {"a", "a.b", "a.c"}),
+        ("from a import (  # one (or two)\n    b,\n    c,\n)\n", {"a", "a.b", "a.c"}),
+        ("def f():\n    from a import b\n    return b\n", {"a", "a.b"}),
+        ("try:\n\timport a\nexcept ImportError: import b\n", {"a", "b"}),
+        ("x = 1; import a; from b import c", {"a", "b", "b.c"}),
+        ("if TYPE_CHECKING:\n    from a import b\n", {"a", "a.b"}),
+        ('"""Cars:\nimport duties are high.\n"""\nimport a\n', {"a"}),
+        ("from . import b", {"room.rooms", "room.rooms.b"}),
+        ("from .b import c", {"room.rooms.b", "room.rooms.b.c"}),
+        ("from ..b import c", {"room.b", "room.b.c"}),
+        ("important = 1\nfromage = important\n", set()),
+        ("def f():\n    yield from g()\n", set()),
+    ],
+)
+def test_every_way_to_import_is_found(text: str, found: set[str]) -> None:
+    assert find_imports("room.rooms.one", text) == found
+
+
+def test_a_package_names_what_is_beside_its_modules_from_within() -> None:
+    assert find_imports("room.__init__", "from .b import c") == {"room.b", "room.b.c"}
+
+
+CODE = {
+    "factmill.flows.__init__": "",
+    "factmill.flows.cake": "import factmill.tasks.bake\nfrom pathlib import Path\n",
+    "factmill.flows.tart": "from factmill.tasks import bake\n",
+    "factmill.flows.cli.main": "from factmill.flows.cake import cake\n",
+    "factmill.tasks.__init__": "",
+    "factmill.tasks.bake": "def bake():\n    from factmill.tasks.core import heat\n    return heat.Heat\n",
+    "factmill.tasks.core.__init__": "from factmill.tasks.core.words import WORDS\n",
+    "factmill.tasks.core.heat": "from factmill.tasks.bake import bake  # a ring\n",
+    "factmill.tasks.core.words": "",
+    "factmill.tasks.ice": "from factmill.tasks.bake import bake\n",
+}
+RESTS_ON = {
+    "factmill.flows.__init__",
+    "factmill.flows.cake",
+    "factmill.tasks.__init__",
+    "factmill.tasks.bake",
+    "factmill.tasks.core.__init__",
+    "factmill.tasks.core.heat",
+    "factmill.tasks.core.words",
+}
+
+
+def test_a_module_rests_on_what_it_imports_in_turn_and_on_the_packages_around() -> None:
+    assert close_over_imports(["factmill.flows.cake"], CODE) == RESTS_ON
+
+
+def test_a_package_can_be_where_one_starts() -> None:
+    assert close_over_imports(["factmill.tasks.core"], CODE) == {
+        "factmill.tasks.__init__",
+        "factmill.tasks.core.__init__",
+        "factmill.tasks.core.words",
+    }
+
+
+@pytest.mark.parametrize("changed", sorted(CODE))
+def test_the_digest_changes_with_what_a_module_rests_on_and_with_nothing_else(changed: str) -> None:
+    after = {**CODE, changed: CODE[changed] + "\nLATER = True\n"}
+    differs = digest_closure(["factmill.flows.cake"], after) != digest_closure(["factmill.flows.cake"], CODE)
+    assert differs == (changed in RESTS_ON)
+
+
+def test_a_module_that_is_newly_imported_counts() -> None:
+    after = {**CODE, "factmill.tasks.core.words": "import factmill.tasks.ice\n"}
+    assert close_over_imports(["factmill.flows.cake"], after) == RESTS_ON | {"factmill.tasks.ice"}
+
+
+def test_the_order_in_which_code_was_read_does_not_count() -> None:
+    assert digest_closure(["factmill.flows.cake"], dict(reversed(CODE.items()))) == digest_closure(
+        ["factmill.flows.cake"], CODE
+    )
+
+
+def test_a_module_that_is_not_there_is_an_error() -> None:
+    with pytest.raises(BuildError, match=r"no module factmill\.flows\.pie"):
+        close_over_imports(["factmill.flows.pie"], CODE)
+
+
+def test_the_import_statements_cut_out_are_those_of_the_whole_module() -> None:
+    for module, text in read_code().items():
+        whole = {node for node in ast.walk(ast.parse(text)) if isinstance(node, (ast.Import, ast.ImportFrom))}
+        assert find_imports(module, text) == find_imports(module, "\n".join(map(ast.unparse, whole))), module
+
+
+def test_our_own_modules_are_all_read() -> None:
+    folder = Path(__file__).resolve().parents[3]
+    paths = [path for package in ("flows", "tasks") for path in (folder / package).rglob("*.py")]
+    modules = {f"factmill.{'.'.join(path.relative_to(folder).with_suffix('').parts)}" for path in paths}
+    modules |= {f"factmill.{path.stem}" for path in (folder / "factmill").glob("*.py")}
+    assert set(read_code()) == modules
+
+
+def test_code_is_read_where_python_finds_it_without_running_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    room = tmp_path / "some_bakery" / "room"
+    room.mkdir(parents=True)
+    (room.parent / "__init__.py").touch()
+    (room.parent / "cake.py").write_text("from some_bakery.room import heat\n")
+    (room.parent / "notes.txt").write_text("no code")
+    (room / "heat.py").write_text("raise RuntimeError\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    code = read_code(("some_bakery",))
+    assert code == {
+        "some_bakery.__init__": "",
+        "some_bakery.cake": "from some_bakery.room import heat\n",
+        "some_bakery.room.heat": "raise RuntimeError\n",
+    }
+    (room / "heat.py").write_text("raise ValueError\n")
+    read_code.cache_clear()
+    after = read_code(("some_bakery",))
+    assert digest_closure(["some_bakery.cake"], after) != digest_closure(["some_bakery.cake"], code)
+
+
+def test_a_package_that_is_not_installed_is_an_error() -> None:
+    with pytest.raises(BuildError, match="package no_such_bakery is not installed"):
+        read_code(("no_such_bakery",))

@@ -1,0 +1,109 @@
+"""`factmill upgrade`: a warehouse of an earlier factmill is carried over, and what it recorded serves.
+
+`warehouse_e84b2b2.duckdb.gz` was made by `factmill build granola --limit 4` of commit e84b2b2, in the embedded world; its one large
+call, the list of the world's files, was removed.
+"""
+
+import gzip
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import duckdb
+import pytest
+from support.commands.command import ROOT, Factmill
+
+from factmill.tasks.core.calls.call import Call, Reply
+from factmill.tasks.core.fingerprints import digest_bytes
+from factmill.tasks.storage.recording.journal import make_record
+from factmill.tasks.storage.recording.recorder import Recorder
+from factmill.tasks.storage.recording.records import read_all
+from factmill.tasks.storage.schema import VERSION
+from factmill.tasks.storage.warehouse import open_warehouse
+
+OLD = ROOT / "tests/storage/housekeeping/warehouse_e84b2b2.duckdb.gz"
+SAID = {"texts": ['"finish":["error"]'], "fingerprint": None}
+FAILURES: tuple[tuple[str, Reply, bool], ...] = (
+    ("chat", Reply(None, "failed", "http_402: no credit"), True),
+    ("chat", Reply(None, "failed", "http_400: credit balance is too low"), True),
+    ("chat", Reply(None, "failed", "prompt_too_long: no"), False),
+    ("chat", Reply(None, "failed", "refused: no"), False),
+    ("describe_items", Reply(None, "failed", "http_404: no"), False),
+    ("describe_items", Reply(None, "failed", "http_402: no"), True),
+    ("chat", Reply({**SAID, "finish": ["stop"]}), False),
+    ("chat", Reply({**SAID, "finish": ["length"]}), False),
+    ("chat", Reply({**SAID, "finish": ["stop", "error"]}), True),
+    ("chat", Reply({**SAID, "finish": ["function_call_filter: MALFORMED_FUNCTION_CALL"]}), True),
+    ("chat", Reply({**SAID, "finish": ["insufficient_system_resource"]}), True),
+    ("describe_items", Reply({**SAID, "finish": ["error"]}), False),
+)
+"""Operation, what an earlier factmill took for final or for an answer, and whether the next run asks again."""
+
+
+@pytest.fixture
+def old(tmp_path: Path) -> Path:
+    path = tmp_path / "old.duckdb"
+    path.write_bytes(gzip.decompress(OLD.read_bytes()))
+    return path
+
+
+async def refuse(calls: Sequence[Call], take: Callable[[int, Reply], None]) -> None:
+    raise AssertionError(f"asked again: {calls}")
+
+
+def test_builds_and_calls_of_an_earlier_factmill_are_carried_over_and_serve(
+    factmill: Factmill, old: Path, tmp_path: Path
+) -> None:
+    records = [make_record(Call("s", name, {"at": at}), reply) for at, (name, reply, _) in enumerate(FAILURES)]
+    with duckdb.connect(str(old)) as db:
+        for each in records:
+            names = each.__slots__
+            marks = ", ".join("?" for _ in names)
+            db.execute(
+                f"INSERT INTO calls ({', '.join(names)}) VALUES ({marks})", [getattr(each, name) for name in names]
+            )
+        before = db.execute("SELECT * FROM calls ORDER BY record_id").fetchall()
+        published = dict(db.execute("SELECT table_name, sha256 FROM build_tables").fetchall())
+    refused = factmill("builds", "--warehouse", old)
+    assert refused.code == 1 and f"run `factmill upgrade {old}`" in refused.err
+    told = factmill("upgrade", old, "--json").json
+    assert (told["from"], told["to"], told["tables"]["calls"], told["tables"]["granola_eq"]) == (13, VERSION, 80, 4)
+    assert "has schema version" in factmill("upgrade", old).out
+
+    with open_warehouse(old) as db:
+        after = db.execute("SELECT * FROM calls ORDER BY record_id").fetchall()
+        failures = read_all(db, [each.record_id for each in records])
+    at = list(records[0].__slots__).index("transient")
+    assert [row[:at] + row[at + 1 :] for row in after] == [row[:at] + row[at + 1 :] for row in before]
+    again = {each.record_id: each.transient for each in failures}
+    assert [again[each.record_id] for each in records] == [is_asked for *_, is_asked in FAILURES]
+    asked = [
+        Call(service, name, json.loads(parts)) for _, _, service, name, parts, *_ in before if name == "find_items"
+    ]
+    recorder = Recorder(old, "replay")
+    try:
+        found = recorder.answer(asked, refuse)
+        assert len(asked) == 8 and all(found.records[call.key].status == "ok" for call in asked)
+    finally:
+        recorder.close()
+
+    assert factmill("export", "latest:granola", "--to", tmp_path / "out", "--warehouse", old).code == 0
+    files = {path.stem: digest_bytes(path.read_bytes()) for path in (tmp_path / "out").rglob("*.parquet")}
+    assert {name: files[name] for name in published} == published
+    row = factmill("show", "granola", "--limit", "1", "--json", "--warehouse", old).json["rows"][0]
+    explained = factmill("explain", "granola", row["id"], "--warehouse", old)
+    assert explained.code == 0 and row["question"] in explained.out
+
+
+def test_a_warehouse_before_the_first_version_and_one_that_differs_are_left_as_they_are(
+    factmill: Factmill, old: Path
+) -> None:
+    with duckdb.connect(str(old)) as db:
+        db.execute("DROP TABLE granola_candidates")
+    content = old.read_bytes()
+    assert factmill("upgrade", old).code == 1
+    assert old.read_bytes() == content and [path.name for path in old.parent.glob("old.duckdb*")] == ["old.duckdb"]
+    with duckdb.connect(str(old)) as db:
+        db.execute("DELETE FROM schema_migrations WHERE version > 12")
+    told = factmill("upgrade", old)
+    assert told.code == 1 and "carries over version 13 and later" in told.err

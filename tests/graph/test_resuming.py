@@ -1,0 +1,419 @@
+"""A load that is stopped, however, is gone on with by the same command, to the same graph; else its half is dropped, or named.
+
+What stops it: Ctrl-C, a signal, a full disk, a loss of power. What may be other when it is gone on with: files that were
+touched, renamed, moved, cut or changed, options, and the code.
+"""
+
+import gzip
+import os
+import random
+import shutil
+import signal
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+from support.graphs.half_loads import LINES, MORE, Loads, contents, names_in, run_in_small_steps, write_files
+
+from factmill.tasks.errors import GraphError, SourceError
+from factmill.tasks.graph import load as load_module
+from factmill.tasks.graph.folders import list_graphs, loading_path, read_request, remove_graph
+from factmill.tasks.graph.load import load_graph
+from factmill.tasks.graph.loading import reading
+from factmill.tasks.graph.loading.reading import LoadProgress
+from factmill.tasks.graph.loading.sources import streams, turtle
+from factmill.tasks.graph.lookup import open_graph
+
+
+@pytest.fixture(autouse=True)
+def sorted_blocks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Make blocks small and commit every few; return the first lines of all that are sorted."""
+    monkeypatch.setattr(streams, "BLOCK_BYTES", 4000)
+    monkeypatch.setattr(turtle, "TRIPLES_AT_ONCE", 30)
+    monkeypatch.setattr(reading, "COMMIT_TEXT_BYTES", 24_000)
+    first_lines: list[int] = []
+    real = reading.sort_block
+
+    def note(block: streams.Block, shapes: object) -> object:
+        first_lines.append(block.first_line)
+        return real(block, shapes)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(reading, "sort_block", note)
+    return first_lines
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> list[Path]:
+    return write_files(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def straight(tmp_path_factory: pytest.TempPathFactory) -> dict[str, object]:
+    """Return the contents of the files' graph from a load that nothing stops, in blocks of the usual size."""
+    folder = tmp_path_factory.mktemp("straight")
+    return contents(load_graph(write_files(folder), "straight", folder / "graphs"))
+
+
+@pytest.fixture
+def loads(tmp_path: Path, files: list[Path]) -> Loads:
+    return Loads(files, tmp_path / "graphs")
+
+
+def test_a_load_may_be_stopped_anywhere_again_and_again(
+    loads: Loads, sorted_blocks: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reading, "COMMIT_TEXT_BYTES", 1)
+    straight = contents(loads.run("straight"))
+    blocks, dice = sorted(sorted_blocks), random.Random(4)
+    sorted_blocks.clear()
+    made, stops = None, 0
+    while not made:
+        try:
+            made = loads.run(stop_after=dice.randrange(1, 60))
+        except KeyboardInterrupt:
+            stops += 1
+    assert stops > 3
+    assert contents(made) == straight
+    # what was committed is not sorted again; the few blocks that were sorted ahead are
+    assert len(sorted_blocks) < len(blocks) + stops * reading._BLOCKS_UNDER_WAY
+    assert names_in(loads.folder) == ["small", "straight"]
+
+
+@pytest.mark.parametrize("phase", ["sorting", "writing", "digesting"])
+def test_when_all_is_read_the_load_goes_on_with_the_tables(
+    loads: Loads, sorted_blocks: list[int], monkeypatch: pytest.MonkeyPatch, phase: str, straight: dict[str, object]
+) -> None:
+    def fail(news: LoadProgress) -> None:
+        if news.phase == phase:
+            raise OSError(28, "No space left on device")
+
+    with pytest.raises(GraphError, match=r"No space left.*what was read before is kept: make room.*the same command"):
+        load_graph(loads.files, "small", loads.folder, progress=fail)
+    left = names_in(loading_path("small", loads.folder))
+    assert "graph" not in left
+    assert "request.json" in left
+    sorted_blocks.clear()
+    made = loads.run()
+    assert sorted_blocks == []
+    assert "reading" not in loads.phases
+    assert loads.notices == ["graph small: all files are read already; going on with the tables"]
+    assert contents(made) == straight
+
+
+@pytest.mark.parametrize(
+    ("when", "notice"),
+    [
+        ("len(news) == 3", None),  # nothing is committed yet
+        ("len(news) == 40", "going on behind line"),
+        ("told.phase == 'writing'", "all files are read already"),
+        ("told.phase == 'digesting'", "all files are read already"),
+    ],
+)
+def test_a_killed_load_is_shown_and_gone_on_with(
+    loads: Loads, when: str, notice: str | None, straight: dict[str, object]
+) -> None:
+    program = (
+        "news = []\n"
+        "def hear(told):\n"
+        f"    if {when}: os.kill(os.getpid(), signal.SIGKILL)\n"
+        "    news.append(told)\n"
+        "load.load_graph(files, 'small', folder, progress=hear)"
+    )
+    assert run_in_small_steps(program, loads.folder, loads.files).code == -signal.SIGKILL
+    (found,) = list_graphs(loads.folder)
+    assert (found.name, found.state) == ("small", "half loaded")
+    assert "factmill graph remove small" in str(found.advice)
+    with pytest.raises(GraphError, match=r"graph small .*half loaded.*factmill graph load FILE... --name small again"):
+        open_graph("small", loads.folder)
+    made = loads.run()
+    assert loads.phases[0] == ("checking" if notice else "reading")
+    assert len(loads.notices) == (notice is not None)
+    assert notice is None or notice in loads.notices[0]
+    assert contents(made) == straight
+    assert [each.state for each in list_graphs(loads.folder)] == ["whole"]
+
+
+def test_a_load_killed_at_any_call_again_and_again_is_gone_on_with(loads: Loads, straight: dict[str, object]) -> None:
+    program = (
+        "calls = 0\n"
+        "def count(*_):\n"
+        "    global calls\n"
+        "    calls += 1\n"
+        "    if calls == LAST: os.kill(os.getpid(), signal.SIGKILL)\n"
+        "sys.setprofile(count)\n"
+        "load.load_graph(files, NAME, folder)\n"
+        "sys.setprofile(None)\n"
+        "print(calls)"
+    )
+    whole = run_in_small_steps("LAST, NAME = 0, 'whole'\n" + program, loads.folder, loads.files)
+    dice, ended = random.Random(9), [whole.code]
+    for lowest in (0, 0.3, 0.6):
+        last = int(int(whole.out) * dice.uniform(lowest, lowest + 0.3))
+        killed = run_in_small_steps(f"LAST, NAME = {last}, 'small'\n" + program, loads.folder, loads.files)
+        ended.append(killed.code)
+    assert ended == [0, *[-signal.SIGKILL] * 3]
+    assert contents(loads.run()) == straight
+    assert names_in(loads.folder) == ["small", "whole"]
+
+
+def test_ctrl_c_in_a_query_is_ctrl_c(loads: Loads, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(*_: object) -> None:
+        raise RuntimeError("Query interrupted")
+
+    monkeypatch.setattr(load_module, "store_tables", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        loads.run()
+
+
+def test_a_cut_file_is_named_and_the_whole_one_gone_on_with(
+    loads: Loads, sorted_blocks: list[int], straight: dict[str, object]
+) -> None:
+    whole = loads.files[1].read_bytes()
+    noise = "".join(f"<a:s> <a:p> <a:{random.Random(nth).random()}> .\n" for nth in range(9000))
+    packed = gzip.compress(("".join(MORE) + noise).encode())
+    loads.files[1].write_bytes(packed[: len(packed) // 2])
+    with pytest.raises(SourceError, match=r"b\.nt\.gz: ends in the middle.*the same command.*graph remove small"):
+        loads.run()
+    sorted_blocks.clear()
+    # fetched again, and packed otherwise
+    loads.files[1].write_bytes(gzip.compress(("".join(MORE) + noise).encode(), 1))
+    made = loads.run()
+    assert "going on behind line" in loads.notices[0]
+    # the first file is finished, and of the second only the end is sorted
+    assert 1 not in sorted_blocks[:-10]
+    assert made.lines == loads.run("whole").lines
+    loads.files[1].write_bytes(whole)
+    assert contents(loads.run("again")) == straight
+
+
+def test_standard_input_is_piped_again(loads: Loads, tmp_path: Path) -> None:
+    program = (
+        "news = []\n"
+        "def hear(told):\n"
+        "    news.append(told)\n"
+        "    if STOP and told.lines > 400: raise KeyboardInterrupt\n"
+        "load.load_graph(['-'], 'small', folder, progress=hear, notice=print)"
+    )
+    first, again = ("".join(LINES + MORE).encode(), gzip.compress("".join(LINES + MORE).encode()))
+    stopped = run_in_small_steps("STOP = True\n" + program, loads.folder, [], first)
+    assert "KeyboardInterrupt" in stopped.err
+    other = run_in_small_steps("STOP = False\n" + program, loads.folder, [], first.replace(b"item 3", b"item 4"))
+    assert "SourceError: -: does not hold what was read from it before; pipe the same bytes again" in other.err
+    done = run_in_small_steps("STOP = False\n" + program, loads.folder, [], again)
+    assert "going on behind line" in done.out, done.err
+    (tmp_path / "all.nt").write_bytes(first)
+    straight = load_graph([tmp_path / "all.nt"], "straight", loads.folder)
+    (piped,) = (each.manifest for each in list_graphs(loads.folder) if each.name == "small")
+    assert piped is not None
+    assert (piped.digest, piped.lines, piped.read) == (straight.digest, straight.lines, straight.read)
+    assert piped.sources[0].path == "-"
+    assert piped.sources[0].size_bytes == len(again)
+
+
+def test_a_full_disk_keeps_what_was_committed(loads: Loads, straight: dict[str, object]) -> None:
+    program = "resource.setrlimit(resource.RLIMIT_FSIZE, (LIMIT, LIMIT))\nload.load_graph(files, 'small', folder)"
+    done = run_in_small_steps("LIMIT = 700_000\n" + program, loads.folder, loads.files)
+    assert "GraphError: graph small cannot be written in" in done.err
+    assert "what was read before is kept: make room" in done.err
+    made = loads.run()
+    assert "going on" in loads.notices[0]
+    assert contents(made) == straight
+
+
+def test_nothing_is_left_when_nothing_was_committed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reading, "COMMIT_TEXT_BYTES", 1 << 30)
+    path = tmp_path / "a.nt.gz"
+    path.write_bytes(gzip.compress("".join(LINES).encode())[:-9])
+    with pytest.raises(SourceError, match=r"fetch it again$"):
+        load_graph([path], "small", tmp_path / "graphs")
+    assert names_in(tmp_path / "graphs") == []
+
+
+def change_first(files: Sequence[Path]) -> None:
+    files[0].write_text("".join(LINES).replace("item 3", "item 03"), "utf-8")
+
+
+def change_second(files: Sequence[Path]) -> None:
+    files[1].write_bytes(gzip.compress("".join(MORE).replace("item 151", "item 0151").encode()))
+
+
+@pytest.mark.parametrize("change", [change_first, change_second], ids=["finished", "half read"])
+def test_a_changed_file_is_told_and_all_is_read_anew(loads: Loads, change: Callable[[Sequence[Path]], None]) -> None:
+    def stop_in_second(news: LoadProgress) -> None:
+        if news.lines > len(LINES) + len(MORE) // 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        load_graph(loads.files, "small", loads.folder, progress=stop_in_second)
+    change(loads.files)
+    made = loads.run()
+    assert "going on behind line" in loads.notices[0]
+    assert "does not hold what was read from it before; the half load is dropped" in loads.notices[1]
+    assert contents(made) == contents(loads.run("straight"))
+
+
+@pytest.mark.parametrize("other", ["languages", "files", "form"])
+def test_a_half_load_of_another_request_is_dropped(loads: Loads, other: str) -> None:
+    loads.stop()
+    options: dict[str, object] = {"languages": {"languages": ["en", "de"]}, "form": {"form": "turtle"}}.get(other, {})
+    if other == "files":
+        loads.files = loads.files[:1]
+    made = loads.run(**options)
+    assert loads.notices == ["graph small: a half load of other files or options, or by another version, is dropped"]
+    assert contents(made) == contents(loads.run("straight", **options))
+
+
+def test_a_staging_database_that_cannot_be_used_is_named_and_not_dropped(loads: Loads) -> None:
+    loads.stop()
+    path = loading_path("small", loads.folder) / "staging.duckdb"
+    path.write_bytes(b"\x5a" * path.stat().st_size)
+    with pytest.raises(GraphError, match=r"staging\.duckdb: the half load cannot be gone on.*graph remove small"):
+        loads.run()
+    assert path.exists()
+    assert remove_graph("small", loads.folder) == "half load"
+    assert names_in(loads.folder) == []
+    loads.run()
+
+
+def test_a_replacement_is_gone_on_with_beside_the_old_graph(loads: Loads) -> None:
+    old = loads.run()
+    loads.stop(replace=True)
+    assert [(each.name, each.state) for each in list_graphs(loads.folder)] == [
+        ("small", "whole"),
+        ("small", "half loaded"),
+    ]
+    assert str(list_graphs(loads.folder)[1].advice).startswith(f"to go on: factmill graph load {loads.files[0]} ")
+    assert " --name=small --replace;" in str(list_graphs(loads.folder)[1].advice)
+    assert contents(loads.run(replace=True)) == contents(old)
+    assert "going on behind line" in loads.notices[0]
+    assert [each.state for each in list_graphs(loads.folder)] == ["whole"]
+
+
+def test_a_half_load_is_removed_before_the_graph(loads: Loads) -> None:
+    loads.run()
+    loads.stop(replace=True)
+    assert remove_graph("small", loads.folder) == "half load"
+    assert names_in(loads.folder) == ["small"]
+    assert remove_graph("small", loads.folder) == "graph"
+    assert names_in(loads.folder) == []
+    with pytest.raises(GraphError, match="no graph small"):
+        remove_graph("small", loads.folder)
+
+
+def test_what_is_being_loaded_is_neither_loaded_nor_removed(loads: Loads) -> None:
+    refused: list[str] = []
+
+    def meddle(news: LoadProgress) -> None:
+        for act in (
+            lambda: load_graph(loads.files, "small", loads.folder),
+            lambda: remove_graph("small", loads.folder),
+        ):
+            with pytest.raises(GraphError, match=r"graph small is being loaded into .* by another process") as raised:
+                act()
+            refused.append(str(raised.value))
+        assert [each.state for each in list_graphs(loads.folder)] == ["loading"]
+
+    load_graph(loads.files, "small", loads.folder, progress=meddle)
+    assert refused
+    assert names_in(loads.folder) == ["small"]
+
+
+def test_what_a_crash_left_of_a_removed_graph_goes_with_the_next_load(loads: Loads) -> None:
+    loads.run()
+    shutil.copytree(loads.folder / "small", loads.folder / ".small.old")
+    loads.run(replace=True)
+    assert names_in(loads.folder) == ["small"]
+
+
+KILLED = (
+    "news = []\n"
+    "def hear(told):\n"
+    "    news.append(told)\n"
+    "    if len(news) == 40: os.kill(os.getpid(), signal.SIGKILL)\n"
+    "load.load_graph(files, 'small', folder, progress=hear)"
+)
+
+
+def rename_and_touch(loads: Loads) -> None:
+    moved = loads.folder.parent / "moved"
+    moved.mkdir()
+    loads.files = [file.rename(moved / f"new-{file.name}") for file in loads.files]
+    for file in loads.files:
+        os.utime(file, (1, 1))
+
+
+def test_a_half_load_of_files_that_were_renamed_and_touched_is_gone_on_with(
+    loads: Loads, straight: dict[str, object]
+) -> None:
+    old = [str(file) for file in loads.files]
+    loads.stop()
+    rename_and_touch(loads)
+    loads.stop(5)
+    assert loads.notices[0].endswith(f"the half load of {', '.join(old)}, since the files have the same sizes")
+    assert "going on behind line" in loads.notices[1]
+    (found,) = list_graphs(loads.folder)
+    assert f"to go on: factmill graph load {loads.files[0]} " in str(found.advice)
+    made = loads.run()
+    assert ["going on behind line" in notice for notice in loads.notices] == [True]
+    assert [source.path for source in made.sources] == [str(file) for file in loads.files]
+    told = contents(made)
+    sources = [{**source, "path": source["path"].removeprefix("new-")} for source in told["sources"]]  # type: ignore[attr-defined]
+    assert {**told, "sources": tuple(sources)} == straight
+
+
+def test_other_files_of_the_same_sizes_are_told_and_read_anew(loads: Loads) -> None:
+    loads.stop()
+    rename_and_touch(loads)
+    Path(loads.files[0]).write_text("".join(LINES).replace("item 3", "item 4"), "utf-8")
+    made = loads.run()
+    assert "does not hold what was read from it before; the half load is dropped" in loads.notices[2]
+    assert contents(made) == contents(loads.run("straight"))
+
+
+@pytest.mark.parametrize("longer", [0, 1], ids=["same size", "other size"])
+def test_a_file_that_was_changed_when_all_was_read_is_told_and_read_anew(loads: Loads, longer: int) -> None:
+    def stop(news: LoadProgress) -> None:
+        if news.phase == "sorting":
+            raise OSError(28, "No space left on device")
+
+    with pytest.raises(GraphError, match="No space left"):
+        loads.run(progress=stop)
+    loads.files[0].write_text("".join(LINES).replace("item 3", "item 4" + longer * "4"), "utf-8")
+    made = loads.run()
+    assert "all files are read already" in loads.notices[0]
+    assert "does not hold what was read from it before; the half load is dropped" in loads.notices[1]
+    assert contents(made) == contents(loads.run("straight"))
+
+
+@pytest.mark.parametrize("lost", [1, 5000])
+def test_rows_that_a_loss_of_power_cut_are_read_again(loads: Loads, straight: dict[str, object], lost: int) -> None:
+    assert run_in_small_steps(KILLED, loads.folder, loads.files).code == -signal.SIGKILL
+    written = loading_path("small", loads.folder) / "staging.duckdb.wal"
+    whole = written.stat().st_size
+    os.truncate(written, whole - lost)
+    assert contents(loads.run()) == straight
+    assert "going on behind line" in loads.notices[0]
+
+
+def test_a_half_load_whose_rows_are_gone_is_told_and_read_anew(loads: Loads, straight: dict[str, object]) -> None:
+    loads.stop()
+    beside = loading_path("small", loads.folder)
+    for name in names_in(beside):
+        if name.startswith("staging"):
+            (beside / name).unlink()
+    assert contents(loads.run()) == straight
+    assert loads.notices == ["graph small: the rows of the half load are gone; all is read anew"]
+
+
+@pytest.mark.parametrize(
+    "note", [lambda text: "", lambda text: text.replace('"code": "', '"code": "0')], ids=["cut", "by other code"]
+)
+def test_a_half_load_whose_note_is_cut_or_by_other_code_is_dropped(
+    loads: Loads, straight: dict[str, object], note: Callable[[str], str]
+) -> None:
+    loads.stop()
+    path = loading_path("small", loads.folder) / "request.json"
+    path.write_text(note(path.read_text("utf-8")), "utf-8")
+    assert (read_request(path.parent) is None) == (not path.stat().st_size)
+    assert contents(loads.run()) == straight
+    assert "is dropped" in loads.notices[0]

@@ -1,0 +1,39 @@
+"""The file of pairs: what people paired is read, and what is wrong with a file is told."""
+
+import csv
+from pathlib import Path
+
+import pytest
+
+from factmill.tasks.errors import SourceError
+from factmill.tasks.slaq.core.mechanism.rows import PairedFact
+from factmill.tasks.slaq.mechanism.record import read_pairs, write_pairs
+
+FACT = PairedFact(
+    id="m/t/1", model="m", asked_as="m", item="t", number=1, topic="T", category="C", fact_type="none", question="When?",
+    long_question="When, who?", gold="1066", short_answer='In 1066, "they" say.', long_answer="1066, by William.", right_short=1,
+    right_long=1, kind="aligned", short_text='In 1066, "they" say.', long_text="1066", short_start=0, long_start=0, matched=0.5,
+    paired_by="alignment", unscored="", detail="",
+)  # fmt: skip
+
+
+def test_what_is_written_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "pairs.csv"
+    write_pairs(path, [FACT])
+    assert read_pairs(path) == {"m/t/1": ('In 1066, "they" say.', "1066")}
+    with path.open(encoding="utf-8", newline="") as stream:
+        assert next(csv.DictReader(stream))["long_answer"] == "1066, by William."
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("id,short_text\nm/t/1,a\n", "the column long_text is missing"),
+        ("id,short_text,long_text\nm/t/1,a,b\nm/t/1,a,c\n", "row 2: m/t/1 is paired twice"),
+        ("", "the file is empty"),
+    ],
+)
+def test_what_is_wrong_with_a_file_is_told(tmp_path: Path, text: str, told: str) -> None:
+    (tmp_path / "pairs.csv").write_text(text)
+    with pytest.raises(SourceError, match=told):
+        read_pairs(tmp_path / "pairs.csv")

@@ -1,0 +1,177 @@
+"""Recorded calls: how bodies lie in the warehouse, which are too old to serve, and what a rebuild settled about an earlier build's
+replies."""
+
+import json
+import time
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.steps.echo import Echo, ask, bodies, calls, recorder
+from support.steps.warehouses import empty_warehouse
+
+from factmill.tasks.core.calls.call import Call, Mode, Reply
+from factmill.tasks.storage.recording.journal import Record, make_record
+from factmill.tasks.storage.recording.recorder import Recorder
+from factmill.tasks.storage.recording.records import (
+    FILE,
+    LONG,
+    Kept,
+    KeptCall,
+    find_reply,
+    insert_records,
+    newest_record,
+    pack_body,
+    read_kept,
+    take_over,
+    unpack_body,
+    write_kept,
+)
+from factmill.tasks.storage.warehouse import open_warehouse
+
+
+@given(st.text(max_size=200), st.integers(1, 60))
+def test_a_body_comes_back_as_it_was(text: str, times: int) -> None:
+    body = json.dumps({"text": text * times}, ensure_ascii=False)
+    assert unpack_body(pack_body(body)) == body
+
+
+def test_long_bodies_are_packed_and_short_ones_can_be_read_as_they_lie() -> None:
+    page = json.dumps({"text": "<p>Graz lies on the Mur.</p>" * 1000})
+    assert len(pack_body(page)) < len(page) / 6
+    short = json.dumps({"text": "x" * (LONG // 2)})
+    assert pack_body(short) == short
+
+
+def test_what_is_too_old_is_asked_again_unless_it_lasts_or_another_mode_serves_it(tmp_path: Path) -> None:
+    service = Echo()
+    text = Call("echo", "page_text", {"name": "t", "revid": 7})
+    asked = [*calls("young", "old"), text]
+    ask(tmp_path, service, *asked)
+    with open_warehouse(tmp_path / "w.duckdb") as db:
+        for name, days in (("young", 3), ("old", 5), ("t", 50)):
+            db.execute("UPDATE calls SET asked_at = now() - to_days(?) WHERE parts LIKE ?", [days, f'%"{name}"%'])
+    limit = {"echo": datetime.now(UTC) - timedelta(days=4)}
+    assert recorder(tmp_path, "replay", oldest=limit).answer(asked, service).sent == 0
+    assert recorder(tmp_path, oldest={"another": limit["echo"]}).answer(asked, service).sent == 0
+    second = recorder(tmp_path, oldest=limit)
+    assert (second.answer(asked, service).sent, second.answer(asked, service).sent) == (1, 0)
+    second.close()
+    assert service.asked == ["young", "old", "t", "old"]
+    assert recorder(tmp_path, oldest=limit).answer(asked, service).sent == 0
+
+
+@pytest.mark.parametrize("kept", [False, True])
+def test_a_reply_that_is_too_old_stands_in_for_a_failure_where_that_is_wanted(tmp_path: Path, kept: bool) -> None:
+    service = Echo()
+    service.recovered = True
+    ask(tmp_path, service, "bad")
+    service.recovered = False
+    again = recorder(tmp_path, oldest={"echo": datetime.now(UTC)}, stale_if_error=kept)
+    told = [again.answer(calls("bad"), service) for _ in range(2)]
+    again.close()
+    assert [bodies(each) for each in told] == [[{"echo": "bad"} if kept else None]] * 2
+    assert service.asked == ["bad", "bad"], "asked again once, the failure too"
+
+
+@pytest.mark.parametrize("mode", ["record", "refresh"])
+def test_a_clock_that_is_set_back_costs_no_reply(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: Mode) -> None:
+    service = Echo()
+    ask(tmp_path, service, "a")
+    floor, begun = newest_record(tmp_path / "w.duckdb"), datetime.now(UTC)
+    hour_ago = time.time_ns() - 3600 * 10**9
+    run = recorder(tmp_path, mode, floor=floor, oldest={"echo": begun})
+    monkeypatch.setattr(time, "time_ns", lambda: hour_ago)
+    for sent in (3, 0):
+        assert run.answer(calls("a", "b", "bad"), service).sent == sent
+        run.merge()
+    run.close()
+
+
+NOW = datetime(2026, 3, 1, tzinfo=UTC)
+OLD = Call("echo", "say", {"name": "old"})
+AWAY = Call("echo", "say", {"name": "away"})
+
+
+def keep(*records: Record, **renamed: str) -> Kept:
+    calls = {each.key: KeptCall(each.record_id, each.asked_at.isoformat(), "unchanged", ("check",)) for each in records}
+    return Kept("toys-1", NOW.isoformat(), calls, renamed)
+
+
+@pytest.fixture
+def warehouse(tmp_path: Path) -> Path:
+    return empty_warehouse(tmp_path / "w.duckdb")
+
+
+def record(warehouse: Path, call: Call) -> Record:
+    made = replace(make_record(call, Reply({"said": "then"})), asked_at=datetime.now(UTC) - timedelta(days=40))
+    with open_warehouse(warehouse) as db:
+        insert_records(db, [made])
+    return made
+
+
+def test_what_was_settled_is_read_again_by_the_run_that_settled_it_alone(tmp_path: Path, warehouse: Path) -> None:
+    kept = keep(record(warehouse, OLD), now="then")
+    kept.checks["k"] = "r"
+    kept.write(tmp_path)
+    assert read_kept(tmp_path, "toys-1", NOW.isoformat()) == kept
+    assert read_kept(tmp_path, "toys-2", NOW.isoformat()) is None
+    assert read_kept(tmp_path, "toys-1", (NOW + timedelta(seconds=1)).isoformat()) is None
+    (tmp_path / FILE).write_bytes((tmp_path / FILE).read_bytes()[:-9])
+    assert read_kept(tmp_path, "toys-1", NOW.isoformat()) is None, "torn"
+    assert read_kept(tmp_path / "nowhere", "toys-1", NOW.isoformat()) is None
+
+
+def test_a_reply_that_is_kept_serves_though_it_is_too_old(warehouse: Path) -> None:
+    old = record(warehouse, OLD)
+    record(warehouse, AWAY)
+    service, recorder = Echo(), Recorder(warehouse, "record", oldest={"echo": datetime.now(UTC)})
+    recorder.keep(keep(old))
+    answers = recorder.answer([OLD, AWAY], service)
+    assert (service.asked, answers.sent, answers.replayed) == (["away"], 1, 1)
+    assert answers.records[OLD.key].record_id == old.record_id
+    recorder.close()
+
+
+def test_a_reply_of_a_service_that_is_called_otherwise_now_is_taken_over(warehouse: Path) -> None:
+    wired = Call("echo-1", "say", {"name": "old"}, {"messages": ["not recorded"]})
+    old = record(warehouse, wired)
+    record(warehouse, replace(AWAY, service="echo-1"))
+    service, recorder = Echo(), Recorder(warehouse, "record")
+    recorder.keep(keep(old, echo="echo-1"))
+    now = replace(wired, service="echo")
+    answers = recorder.answer([now, AWAY], service)
+    assert (service.asked, answers.sent, answers.replayed) == (["away"], 1, 1)
+    taken = answers.records[now.key]
+    assert (taken.body, taken.asked_at, taken.service) == (old.body, old.asked_at, "echo")
+    recorder.close()
+    later = Recorder(warehouse, "record")
+    assert later.answer([now], service).records[now.key] == taken
+    later.close()
+    again = take_over(taken, "f" * 64, "echo-2")
+    assert again.record_id == f"{old.record_id}.ffffffff", "names the reply that came, however often it is taken over"
+
+
+def test_what_a_run_rests_on_of_it_is_filed_with_what_shows_it(warehouse: Path) -> None:
+    used, unused = record(warehouse, OLD), record(warehouse, AWAY)
+    taken = take_over(used, "a" * 64, "echo-2")
+    kept = keep(used, unused)
+    kept.checks["k"] = "check"
+    with open_warehouse(warehouse) as db:
+        insert_records(db, [taken])
+        db.execute(
+            "INSERT INTO build_calls (build_id, stage, id, key, record_id) VALUES ('run', 's', 'r', 'k', ?)",
+            [taken.record_id],
+        )
+        for _ in range(2):
+            write_kept(db, "run", kept)
+        filed = db.execute("SELECT record_id, why, checks FROM kept_calls").fetchall()
+        assert filed == [(taken.record_id, "unchanged", ["check"])]
+        assert db.execute("SELECT record_id FROM build_calls WHERE stage = 'since'").fetchall() == [("check",)]
+        found = find_reply(db, OLD.key)
+        assert found is not None
+        assert found.record_id == used.record_id
+        assert find_reply(db, "none") is None

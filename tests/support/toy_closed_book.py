@@ -1,0 +1,25 @@
+"""How models would be measured closed book on the sixth benchmark (toy_benchmark.py): what is its own, and nothing else."""
+
+from toy_benchmark import COUNTRIES, CountryQuestion
+
+from factmill.tasks.core.prompts import read_prompt
+from factmill.tasks.evaluation.closed_book import make_closed_book
+
+ANSWER = read_prompt(
+    "toy/answer", b'+++\nrole = "answerer"\ninputs = ["question"]\nmax_tokens = 50\n+++\n# user\n$question\n'
+)
+
+
+def list_golds(row: CountryQuestion) -> list[str]:
+    """Return the number, with its letter and without."""
+    return [row.qid, row.qid.removeprefix("Q")]
+
+
+COUNTRIES_CLOSED_BOOK = make_closed_book(
+    of=COUNTRIES,
+    recipe="toy_closed_book:COUNTRIES_CLOSED_BOOK",
+    prompt=ANSWER,
+    gold=list_golds,
+    groups=("letter",),
+    cluster="letter",
+)
