@@ -200,7 +200,7 @@ def _read_annotated(row: CountedPair, texts: Sequence[str]) -> _Annotated | Unre
     if isinstance(text, Unreadable):
         return text
     pool = [*row.person_pool, *row.other_pool]
-    read = read_citations(text, pool)
+    read = read_citations(text, pool, is_nested=True)
     # what a citation leaves behind may have had a space or none: letters alone are compared
     if "".join("".join(read.sentences).split()) != "".join(fold_answer(row.text).split()):
         return Unreadable("text_changed: without its citations the paragraph is not the one that was given")

@@ -36,6 +36,7 @@ Key = tuple[str, str, str]
 
 _INVISIBLE = re.compile("[\u00ad\u200b\u200e\u200f\u2060\ufeff\u202a-\u202e\u2066-\u2069]")
 _BRACKETS = str.maketrans("［］【】〔〕", "[][][]")
+_ROUND = str.maketrans("[]", "()")
 _ESCAPED = re.compile(r"\\([\[\]])")
 _SPACES, _LINES = re.compile(r"[^\S\n]+"), re.compile(r" ?\n\s*")
 _WIDE = str.maketrans("\n：，；Ｑ０１２３４５６７８９", " :,;Q0123456789")
@@ -276,10 +277,13 @@ class _Bracket:
     """Place in the text without brackets."""
 
 
-def read_citations(answer: str, pieces: Sequence[Piece]) -> Cited:
-    """Take an answer apart; `pieces` are those of the graph that the model was shown."""
+def read_citations(answer: str, pieces: Sequence[Piece], *, is_nested: bool = False) -> Cited:
+    """Take an answer apart; `pieces` are those of the graph that the model was shown.
+
+    `is_nested`: a citation inside another one is text of it, as an annotated paragraph has it; else it is malformed.
+    """
     shown = fold_answer(answer)
-    brackets = list(_read_brackets(shown, KnownPieces(pieces)))
+    brackets = list(_read_brackets(shown, KnownPieces(pieces), is_nested))
     text = _cut_out(shown, brackets)
     spans = _find_sentences(text)
     starts = [start for start, _ in spans]
@@ -300,7 +304,7 @@ def read_citations(answer: str, pieces: Sequence[Piece]) -> Cited:
     return Cited(answer, [text[start:end] for start, end in spans] or [""], citations)
 
 
-def _read_brackets(shown: str, known: KnownPieces) -> Iterator[_Bracket]:
+def _read_brackets(shown: str, known: KnownPieces, is_nested: bool) -> Iterator[_Bracket]:
     """Yield the brackets of a folded answer that open like a citation and lie in no other one."""
     flat = flatten(shown)
     closing, labelled, opening = _pair_brackets(flat, known)
@@ -311,7 +315,12 @@ def _read_brackets(shown: str, known: KnownPieces) -> Iterator[_Bracket]:
     end = 0
     for start, following in pairwise([*openers, len(flat)]):
         if start >= end:
-            bracket = _read_bracket(flat, start, closing.get(start), following, known)
+            closed = closing.get(start)
+            read = flat
+            if is_nested and closed and following < closed:
+                read = flat[: start + 1] + flat[start + 1 : closed - 1].translate(_ROUND) + flat[closed - 1 :]
+                following = closed
+            bracket = _read_bracket(read, start, closed, following, known)
             if bracket.parts[0][1] == "not_closed":
                 line_end = shown.find("\n", start, bracket.end)
                 bracket.end = bracket.end if line_end < 0 else line_end

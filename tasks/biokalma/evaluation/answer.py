@@ -126,7 +126,7 @@ def rate_biokalma_answers(batch: Batch) -> Receipt:
     work = work_on(batch)
     rated = [leave_unrated(row) for row in work.rows(BioAnswer)]
     for criterion in JUDGES if read_params(work)["judge"] else ():
-        judging = Judging[RatedBio, int, RatedBio](
+        judging: Judging[RatedBio, int, RatedBio] = Judging(
             fill=partial(fill_judge_prompt, criterion=criterion),
             form=RATING,
             read=lambda _, texts: read_rating(texts[0]),

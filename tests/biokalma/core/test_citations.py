@@ -200,3 +200,13 @@ def test_a_long_answer_of_one_kind_is_read(unit: str) -> None:
     assert cited.sentences
     opened = read_citations("[Q1, " + unit * (25_000 // len(unit)), ADA)
     assert opened.sentences
+
+
+def test_an_annotated_paragraph_may_have_a_citation_inside_another() -> None:
+    """There the inner one is text of the outer one's value; of an answer it is a bracket that is not closed."""
+    paragraph = "She wrote [Q1, award: Prize [Q2, child: Ada Lovelace], occupation: poet] much."
+    read_nested = read_citations(paragraph, ADA, is_nested=True)
+    assert read_nested.sentences == ["She wrote much."]
+    assert {each.kind for each in read_nested.citations} == {"triple"}
+    assert ("occupation", "poet") in {(each.property, each.value) for each in read_nested.citations}
+    assert read_citations(paragraph, ADA).citations[0].why == "not_closed"
