@@ -316,11 +316,11 @@ def _read_brackets(shown: str, known: KnownPieces, is_nested: bool) -> Iterator[
     for start, following in pairwise([*openers, len(flat)]):
         if start >= end:
             closed = closing.get(start)
-            read = flat
             if is_nested and closed and following < closed:
-                read = flat[: start + 1] + flat[start + 1 : closed - 1].translate(_ROUND) + flat[closed - 1 :]
-                following = closed
-            bracket = _read_bracket(read, start, closed, following, known)
+                outer = flat[: start + 1] + flat[start + 1 : closed - 1].translate(_ROUND) + flat[closed - 1 :]
+                bracket = _read_bracket(outer, start, closed, closed, known)
+            else:
+                bracket = _read_bracket(flat, start, closed, following, known)
             if bracket.parts[0][1] == "not_closed":
                 line_end = shown.find("\n", start, bracket.end)
                 bracket.end = bracket.end if line_end < 0 else line_end
