@@ -78,9 +78,8 @@ def check_rows(built: Built, rounds: int) -> None:
         assert {piece["qid"] for piece in row["minimum_knowledge"]} == set(row["people"])
         assert all(piece in row["knowledge_graph"] for piece in row["minimum_knowledge"])
         assert len({json.dumps(piece) for piece in row["knowledge_graph"]}) == len(row["knowledge_graph"])
-        begun = " ".join(
-            read_citations(told[0]["sentence"], [Piece(**each) for each in row["knowledge_graph"]]).sentences
-        )
+        pieces = [Piece(**each) for each in row["knowledge_graph"]]
+        begun = " ".join(read_citations(told[0]["sentence"], pieces, is_nested=True).sentences)
         said = [begun, *(each["sentence"] for each in told[1:])]
         assert row["paragraph"] == " ".join(said)
         for each, sentence in zip(told, said, strict=True):
