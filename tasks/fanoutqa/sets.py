@@ -207,8 +207,8 @@ def _filter_by_class(work: Work, asked: Sequence[tuple[str, str]], classes: froz
 def _describe(work: Work, kind: SetKind, drawn: Sequence[_Drawn], known: _Known) -> list[_Drawn]:
     """Look up labels, and articles as of the epoch; return the sets.
 
-    A named set keeps only members that have both, up to WITH_ARTICLES. It is dropped if none has; if no set has any, the
-    first one stays.
+    A named set keeps only members that have both, up to WITH_ARTICLES. It is dropped if none has; if no set has any,
+    the first one stays.
     """
     known.items, failed = look_up_items(work, (place for each in drawn for place in each.places))
     known.note_failed(failed)
