@@ -65,7 +65,7 @@ _LEMMAS = RuleLemmatizer({})
 def grade_answer(answer: str, gold: Gold, lemmatize: Lemmatizer = _LEMMAS) -> str:
     """Return a grade by the share of the gold answer in an answer.
 
-    F: it says nothing; D: none of it; A: some of it; B: all of it, in more words than it; C: all of it.
+    F: it says nothing; D: none of it; A: some of it; B: all of it, in more words than the gold answer; C: all of it.
     """
     references = list(list_references(gold))
     if not answer.strip() or not references:
