@@ -1,4 +1,4 @@
-"""The build of FanOutQA: questions that need many articles, decomposed, with evidence of one moment (§3.1, Appendix B)."""
+"""The build of FanOutQA: decomposed questions that need many articles, with evidence of one moment (§3.1, App. B)."""
 
 from factmill.flows.recipes import Stage, make_recipe
 from factmill.tasks.fanoutqa.benchmark import FANOUTQA

@@ -123,7 +123,7 @@ def _refer(row_id: str, leaf: Leaf, pinned: PinnedArticle | Unpinned | None) -> 
 
 @task(cache_key_fn=batch_key, persist_result=True)
 def flag_answers(batch: Batch) -> Receipt:
-    """Flag answers not composed of sub-answers, articles used twice, sub-answers missing from their article (App. B)."""
+    """Flag answers not composed of sub-answers, articles used twice, sub-answers not in their article (App. B)."""
     work = work_on(batch)
     rows = work.rows(PinnedQuestion)
     trees = {row.id: row.tree() for row in rows}

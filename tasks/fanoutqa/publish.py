@@ -1,4 +1,4 @@
-"""Publish FanOutQA: dev in full, test with its answers apart, the articles and references, and the report (paper §3.1)."""
+"""Publish FanOutQA: dev in full, test with its answers apart, articles, references, and the report (paper §3.1)."""
 
 from collections.abc import Iterable, Mapping, Sequence
 

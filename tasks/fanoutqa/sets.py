@@ -397,7 +397,7 @@ WORD = "fanoutqa/word_question"
 
 @task(cache_key_fn=batch_key, persist_result=True)
 def word_questions(batch: Batch) -> Receipt:
-    """Let a model word generated questions; check that each says its pieces and not its answer. Others pass unchanged."""
+    """Let a model word generated questions; check that each says its pieces and not its answer. Others pass."""
     work = work_on(batch)
     rows = work.rows(FanOutRow)
     prompt = load_prompt(WORD)

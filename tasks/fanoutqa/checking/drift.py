@@ -28,7 +28,7 @@ BATCH = 100
 
 
 def read_references(warehouse: Path, build: BuildRecord) -> list[Reference]:
-    """Load the references of a build's published questions; UsageError for a build without such a table."""
+    """Load the references of a build's published questions, by id; UsageError for a build without such a table."""
     with open_warehouse(warehouse) as db:
         if TABLE not in published_names(db, build.build_id):
             raise UsageError(f"{build.build_id} has no table {TABLE}; expected a build of fanoutqa")
@@ -42,8 +42,8 @@ def measure_drift(
 ) -> list[Drift]:
     """Return how references differ at another moment (ISO 8601, UTC), by id.
 
-    If the build never read a reference's article, since its question was rejected before, the article is also read as of
-    the build's epoch.
+    If the build never read a reference's article, since its question was rejected before, the article is also read as
+    of the build's epoch.
     """
     before: list[Reference] = []
     after: list[Reference] = []

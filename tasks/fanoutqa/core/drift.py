@@ -44,7 +44,7 @@ class Drift:
 
 
 def compare_findings(before: Iterable[Reference], after: Iterable[Reference]) -> list[Drift]:
-    """Return the drift of every reference, by id. Both sides hold the same references, in any order, else ValueError."""
+    """Return the drift of every reference, by id; ValueError unless both sides hold the same references."""
     earlier, later = ({each.id: each for each in side} for side in (before, after))
     if alone := sorted(earlier.keys() ^ later.keys()):
         raise ValueError(f"{len(alone)} references stand on one side alone, the first is {alone[0]}")
@@ -72,7 +72,7 @@ def share_lost(counts: Mapping[str, int]) -> float | None:
 
 
 def judge_drift(counts: Mapping[str, int], most: float) -> Literal["within", "over", "untold"]:
-    """Check whether more than the share `most` (0 to 1) of references is lost; `untold`: failed look-ups would decide."""
+    """Check whether more than a share `most` (0 to 1) of references is lost; `untold`: failed look-ups would decide."""
     share = share_lost(counts)
     if share is not None and share > most:
         return "over"

@@ -86,10 +86,10 @@ def find_structure_flags(question: FanOutQuestion) -> list[Flag]:
 
 
 def find_same_facts(questions: Sequence[FanOutQuestion]) -> Iterator[tuple[int, int, float]]:
-    """Yield (index, index, share of the smaller one's facts) of questions that share nearly all facts of the smaller one.
+    """Yield (index, index, share) of questions that share nearly all facts of the smaller one; `share` is that share.
 
-    A fact is an article and its sub-answer. Embeddings do not find these pairs: a question is often further from its own
-    paraphrase than from another question about the same set. The larger question's answer gives away the smaller one's.
+    A fact is an article and its sub-answer. Embeddings do not find these pairs: a question is often further from its
+    own paraphrase than from another question about the same set. The larger question's answer reveals the other's.
     """
     seen: list[frozenset[tuple[str, frozenset[str]]]] = []
     using: dict[tuple[str, frozenset[str]], list[int]] = defaultdict(list)
@@ -219,7 +219,7 @@ def _list_groups(subs: Sequence[SubQuestion]) -> Iterator[Sequence[SubQuestion]]
 
 
 def _list_numbers(group: Sequence[SubQuestion]) -> Iterator[list[float]]:
-    """Yield groups of numbers to combine: one of each sub-question, all, those of one answer, and the years of dates."""
+    """Yield groups of numbers to combine: one of each sub-question, all, those of one answer, the years of dates."""
     read = [[each.value for cell in _list_cells([sub]) for each in read_amounts(cell)] for sub in group]
     found = [[float(value.number) for value in values if isinstance(value, Count)] for values in read]
     yield [numbers[0] for numbers in found if len(numbers) == 1]
@@ -281,7 +281,7 @@ _OTHERWISE_WRITTEN = frozenset({"percent", "january", "february", "september", "
 
 
 def list_beginnings(answers: Iterable[Answer]) -> frozenset[str]:
-    """Return prefixes that a folded text must all contain to say the answers; empty if no answer gives a safe prefix."""
+    """Return prefixes that a folded text must all contain to say the answers; empty if no answer has a safe prefix."""
     found = set()
     for answer in answers:
         for part in list_primitives(answer):

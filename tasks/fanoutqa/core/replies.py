@@ -1,9 +1,9 @@
 """Read a judge's replies on fan-out questions: is one objective, is it well worded? (FanOutQA, Appendices B, F).
 
 The verdict is the last letter Y or N that stands by itself: alone on its line, with any marks around it, or after a
-word that announces it ("Answer: N"). A letter within a sentence of the reasoning does not count. On the wording, a reply
-says that no change is needed, or gives the rewritten question, or raises a flag with its reason. A rewrite must keep the
-numbers and names of the question: with the policy `auto` it replaces the question, whose answer stays the same.
+word that announces it ("Answer: N"). A letter within a sentence of the reasoning does not count. On the wording, a
+reply says that no change is needed, or gives the rewritten question, or raises a flag with its reason. A rewrite must
+keep the numbers and names of the question: with the policy `auto` it replaces the question, and the answer stays.
 """
 
 import re
@@ -141,8 +141,8 @@ def read_reason(text: str) -> str:
 def read_wording(text: str, question: str) -> WordingReply | Unreadable:
     """Read a reply on a question's wording; Unreadable if it is none of the three kinds, or two of them.
 
-    A question repeated unchanged is fine. A rewrite is one line that asks something, and has the numbers and names of the
-    question and no other numbers.
+    A question repeated unchanged is fine. A rewrite is one line that asks something, and has the numbers and names of
+    the question and no other numbers.
     """
     lines = [line for line in text.splitlines() if line.strip()]
     if not lines:

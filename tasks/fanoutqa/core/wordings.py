@@ -1,4 +1,4 @@
-"""Check what a question's wording adds to its pieces, and the units that a judge adds to a wording (FanOutQA, Appendix B).
+"""Check what a question's wording adds to its pieces, and the units that a judge adds to it (FanOutQA, Appendix B).
 
 A wording with all its pieces can still ask something else: through an added number, name or unit, a second question, or
 another added statement or instruction. A model may add words of its own, but only a few.

@@ -93,10 +93,10 @@ class FanOutEvaluationInputs(EvaluationInputs):
 
 
 def gather_questions(read: Callable[[str], pa.Table]) -> pa.Table:
-    """Return the questions of a build that have an answer (rows of `FanOutGold`); `read`: table name → table.
+    """Return a build's questions that have an answer, by id (rows of `FanOutGold`); `read`: table name → table.
 
-    A release without hidden answers lacks the references, which give some away; the dev split also has its references in
-    its decompositions.
+    A release without hidden answers lacks the references, which give some away; the dev split also has its references
+    in its decompositions.
     """
     golds = {
         each["id"]: each["answer"]

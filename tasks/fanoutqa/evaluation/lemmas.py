@@ -40,8 +40,8 @@ class SpacyLemmatizer:
 def name_lemmatizer(wanted: str = "auto") -> str:
     """Return the name of the chosen lemmatizer: a model with its version and spaCy's, or rules.
 
-    `wanted`: rules, a spaCy model, or auto: the default model if it is installed, else rules. UsageError for a model that
-    is not installed.
+    `wanted`: rules, a spaCy model, or auto: the default model if it is installed, else rules. UsageError for a model
+    that is not installed.
     """
     if wanted == RuleLemmatizer.name:
         return wanted

@@ -1,7 +1,7 @@
 """Metrics of an evaluation on FanOutQA (string accuracy, ROUGE, a learned metric, grades), and its figures.
 
-Paper §4.1, §4.5; Table 1, Figure 2. String accuracy is that of the chosen scorer; that of the other one is also shown if
-it differs.
+Paper §4.1, §4.5; Table 1, Figure 2. String accuracy is that of the chosen scorer; that of the other one is also shown
+if it differs.
 """
 
 import json
@@ -89,7 +89,7 @@ def _score(answers: pa.Table, name: str) -> tuple[pa.Table, bool]:
 
 
 def find_judged(answers: pa.Table) -> Floats:
-    """Return 1.0 for grades B, C and E, 0.0 for others and for empty answers, NaN if there is no grade (Appendix F.3)."""
+    """Return 1.0 for grades B, C and E, 0.0 for others and for empty answers, NaN without a grade (Appendix F.3)."""
     right = pc.is_in(answers["grade"], pa.array(sorted(RIGHT)))
     nothing = pc.is_in(answers["unscored"], pa.array(sorted(COUNTED_WRONG)))
     is_graded = pc.or_(pc.not_equal(answers["grade"], ""), nothing)

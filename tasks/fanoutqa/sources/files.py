@@ -1,4 +1,4 @@
-"""Read authored or released question files, and the lists that questions are generated from (FanOutQA, §3.1, Appendix E).
+"""Read authored or released question files, and the lists to generate questions from (FanOutQA, §3.1, Appendix E).
 
 A file is a JSON list or JSON Lines. The keys of a row decide its form: `decomposition` (dev split) or
 `necessary_evidence` (test split) for the released form, `strategy` for the authored form. A row of neither form is

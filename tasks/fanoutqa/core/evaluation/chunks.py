@@ -1,7 +1,7 @@
 """Split articles into chunks of 1,024 characters, and select those that fit a question best by BM25+ (paper §4.3).
 
-Scores are computed in double precision, term by term in the question's order, and rounded to six decimals; ties keep the
-order of the article. So the order is the same on any machine.
+Scores are computed in double precision, term by term in the question's order, and rounded to six decimals; ties keep
+the order of the article. So the order is the same on any machine.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""The dialogue with a model in each setting, turn by turn, as generators (paper §3.2, §4.3, §4.4). Nothing is sent here.
+"""The dialogue with a model in each setting, as generators of turns (paper §3.2, §4.3, §4.4). Nothing is sent here.
 
 In the open book a model requests articles by title, through the chat protocol's tool calls, or, if a server supports
 none, through lines `SEARCH: title`. A reply without requests is the answer. Of an article the model is shown the chunks
@@ -350,7 +350,7 @@ def _write_results(given: Given, results: Sequence[tuple[_Request, str]]) -> lis
 
 
 def _read_lines(given: Given) -> Given | list[_Request]:
-    """Return the searches of a reply, or its answer: the first of the two counts, since anything after it is made up."""
+    """Return the searches of a reply, or its answer: the first of the two counts, since the rest is made up."""
     lines = drop_fences(given.read[0]).splitlines() if given.read else []
     titles: list[str] = []
     for at, line in enumerate(lines):

@@ -1,4 +1,4 @@
-"""Row models of FanOutQA's evaluation: questions in a setting, predictions with searches, grades, scores (§3.2, §4.1)."""
+"""Row models of FanOutQA's evaluation: questions in a setting, predictions, searches, grades, scores (§3.2, §4.1)."""
 
 from typing import Literal
 
@@ -71,7 +71,7 @@ class FanOutSearch(StrictModel):
     similar: list[str]
     """Titles offered instead: of pages that existed at the epoch, under their names of today."""
     reason: str
-    """Why nothing was shown: evidence_missing, younger_than_epoch, …; no_room, not_looked_up; empty if something was."""
+    """Why nothing was shown: evidence_missing, younger_than_epoch, …; no_room, not_looked_up; empty after a hit."""
     detail: str
 
 

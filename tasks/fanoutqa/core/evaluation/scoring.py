@@ -71,7 +71,7 @@ def _f1(shared: int, answer: int, gold: int) -> float:
 
 
 def _find_longest(gold: Sequence[str], answer: Sequence[str]) -> int:
-    """Return the length of the longest common subsequence, bit-parallel: a bit per gold word, a step per answer word."""
+    """Return the length of the longest common subsequence, bit-parallel: a bit per gold word, a step per other."""
     places: dict[str, int] = {}
     for at, word in enumerate(gold):
         places[word] = places.get(word, 0) | 1 << at

@@ -5,9 +5,9 @@ A question is an object with `question`, `answer`, and its support: either `evid
 use these words: strategy[1].then[0].
 
 Released questions on articles can be written in this form and read back without loss. For that a question may have
-keys that no author needs: `id` (default: derived from the wording and the path), `depends_on` (default: a question under
-`then` needs all of the strategy), `page` (id, revision and title of the article, if known), `categories` (top-level),
-and `order` (the ids under strategy and then, if they were mixed; each list keeps its own order).
+keys that no author needs: `id` (default: derived from the wording and the path), `depends_on` (default: a question
+under `then` needs all of the strategy), `page` (id, revision and title of the article, if known), `categories`
+(top-level), and `order` (the ids under strategy and then, if they were mixed; each list keeps its own order).
 """
 
 import unicodedata

@@ -40,7 +40,7 @@ Form = Literal["whole", "ranked", "filtered"]
 MOST_ASKED, MOST_NAMED = 12, 8
 """Most members that a question on a listed set asks about, and that a question on a named set names."""
 _KEPT_A_FORM, _KEPT_A_PROPERTY = 2, 1
-"""Most questions of one form per set, and with one property, asked or ranked by: a second would give away its answer."""
+"""Most questions of one form per set, and with one property, asked or ranked by: a second would reveal its answer."""
 _ID_LENGTH = 16
 
 
@@ -150,7 +150,7 @@ def _list_pids(plan: _Plan) -> list[str]:
     return list(dict.fromkeys(each.pid for each in (plan.asked, plan.by) if each))
 
 
-# ── What can be tried ──
+# ── Plans ──
 
 
 def _list_plans(of: MemberSet, properties: Properties) -> list[_Plan]:
@@ -186,7 +186,7 @@ def _name_needed(of: MemberSet, plan: _Plan) -> _Need:
 
 
 def _choose(of: MemberSet, plan: _Plan, found: Found) -> _Choice | Refused:
-    """Return the members in the answer, all or by the plan's ranking or threshold; Refused if none fits or for a tie."""
+    """Return the members in the answer, all or by the plan's ranking or threshold; Refused if none fit, or on a tie."""
     by = plan.by
     if by is None:
         return _Choice(found, "")
@@ -216,7 +216,7 @@ def _choose(of: MemberSet, plan: _Plan, found: Found) -> _Choice | Refused:
 
 
 def _pick_named(of: MemberSet, plan: _Plan) -> Found:
-    """Return members whose articles say the asked value, by digest; with distinct names, articles, ranks, and one unit."""
+    """Return members whose articles say the asked value, by digest; of one unit, distinct in name, article and rank."""
     found: Found = []
     for member in sorted(of.members, key=lambda each: seed_from(*_name_plan(plan), each.qid)):
         value = _verify_named(member, plan.asked)

@@ -1,4 +1,4 @@
-"""Corrected string accuracy: the share of the gold answer's strings that an answer says as whole words (§4.1, eq. 1, 2).
+"""Corrected string accuracy: the share of the gold answer's strings that an answer says as whole words (§4.1, eq. 1–2).
 
 Counted are all keys and values of the gold answer at any depth, as often as they occur (golds.py). Loose is the share
 found; strict is 1 if all are found. If there is nothing to find, there is no score.

@@ -30,8 +30,8 @@ def write_primitive(value: Gold) -> str:
 def list_references(gold: Gold) -> Iterator[tuple[str, ...]]:
     """Yield the strings that an answer must say: each key and value at any depth, as a tuple of its spellings.
 
-    Null and blank texts are skipped; a float may also be written without its exponent or trailing zeros. Repeated strings
-    count repeatedly.
+    Null and blank texts are skipped; a float may also be written without its exponent or trailing zeros. Repeated
+    strings count repeatedly.
     """
     if isinstance(gold, dict):
         for key, value in gold.items():

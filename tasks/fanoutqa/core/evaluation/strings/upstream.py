@@ -2,8 +2,8 @@
 
 Texts are put in lower case, fixed (ftfy), stripped of commas between digits, lemmatised, stripped of `, . ? ! : ;`, and
 their spaces collapsed. A reference is found if it begins and ends at a word boundary of regular expressions. So
-- a string that begins or ends with a sign ($87 billion, 35 %) is found only if a letter or digit touches the sign, which
-  hardly ever happens; nor is one that ended in a full stop, since "he won ." keeps a final space,
+- a string that begins or ends with a sign ($87 billion, 35 %) is found only if a letter or digit touches the sign,
+  which hardly ever happens; nor is one that ended in a full stop, since "he won ." keeps a final space,
 - 5.2 equals 52, and 1990,1991 equals 19901991,
 - lower-casing before ftfy hides most double encodings,
 - null requires the word "none", and an empty text any word at all,
