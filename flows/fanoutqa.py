@@ -1,4 +1,4 @@
-"""FanOutQA: questions that need many articles, with their decompositions, on evidence of one moment (paper §3.1, Appendix B)."""
+"""The build of FanOutQA: decomposed questions that need many articles, with evidence of one moment (§3.1, App. B)."""
 
 from factmill.flows.recipes import Stage, make_recipe
 from factmill.tasks.fanoutqa.benchmark import FANOUTQA
@@ -10,7 +10,7 @@ from factmill.tasks.fanoutqa.review import flag_duplicates, review_questions
 from factmill.tasks.fanoutqa.sets import gather_questions, word_questions
 
 ROWS_WITH_TEXTS, ROWS_WITH_NEAR_TEXTS = 100, 25
-"""Questions of a batch that holds their articles, some seven or thirty a question, so that it stays below a gigabyte."""
+"""Questions in a batch that also holds their articles, about 7 or 30 a question; a batch stays below a gigabyte."""
 fanoutqa = make_recipe(
     FANOUTQA,
     gather_questions,  # §3.1, Appendix E

@@ -1,4 +1,4 @@
-"""FanOutQA as commands know it."""
+"""The FanOutQA benchmark as registered with the commands: tables, recipe, audit, row explanations."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -21,7 +21,7 @@ from factmill.tasks.fanoutqa.params import FanOutParams, lock_inputs
 
 
 def explain_row(row: FanOutQuestionRow) -> Iterator[str]:
-    """Yield what a row says, as lines to read."""
+    """Yield the lines that explain one row of the main table."""
     yield f"  source      {row.source_name}, row {row.source_row} ({row.source}; {row.licence})"
     yield f"  question    {row.question}"
     yield f"  part        {row.split}; {row.sub_questions} sub-questions (fanoutqa_references has them with revisions)"
@@ -34,7 +34,7 @@ def explain_row(row: FanOutQuestionRow) -> Iterator[str]:
 
 
 def explain_references(references: Sequence[Reference], _services: Mapping[str, str]) -> Iterator[str]:
-    """Yield the articles that a row's sub-questions rest on."""
+    """Yield two lines for each article behind a row's sub-questions."""
     for each in references:
         found = {True: "found", False: "not found", None: "not to be told from a text"}[each.found]
         where = f"{each.title}, revision {each.revid} of {each.timestamp or 'the release'}: {found}"
@@ -83,7 +83,7 @@ FANOUTQA = Benchmark(
     shown={"id": "id", "split": "split", "source": "source", "question": "question", "articles": "articles"},
     trace=("id",),
     matching=Matching(
-        # ids digest the question, or the set that it was made of
+        # an id is a digest of the question, or of the set it was made from
         keys=(("id",), ("question",), ("source_name", "source_row")),
         given=("question",),
         marks=("source_name", "source_row"),

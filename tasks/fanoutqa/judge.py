@@ -1,9 +1,9 @@
-"""The judge's look at fan-out questions: can one be answered objectively, is it well worded? (FanOutQA, Appendices B, F).
+"""The judge step of FanOutQA: is a question objective, is it well worded? (Appendices B, F).
 
-The judge of the wording sees the way to the answer too: sub-questions, their answers, and what the articles say where
-that is a number. What it finds becomes flags, for the review; a unit that it adds has to stand in the articles. A reply
-that cannot be read, or says nothing, is no finding: the question is flagged as unscored, with the reason. Only a judge
-that cannot be had costs the row.
+The judge of the wording also sees the steps to the answer: sub-questions, their answers, and the passage of the article
+where the answer has a number. Its findings become flags for the review; a unit that it adds must stand in the articles.
+A reply that is unreadable or empty is no finding: the question gets the flag `unscored`, with the reason. A row is
+rejected only when the judge is unavailable.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -33,14 +33,14 @@ from factmill.tasks.lookups.evidence import Unpinned, load_article_texts
 
 OBJECTIVE, WORDING = "fanoutqa/objective", "fanoutqa/wording"
 _NO_ANSWER = "not given"
-"""Stands in the place of an answer, or a decomposition, that is held back."""
+"""Replaces an answer or a decomposition that is held back."""
 Steps = Sequence[tuple[SubQuestion, str, str]]
-"""Sub-questions, each with its article's title and text; both empty for one that rests on others."""
+"""(Sub-question, title, text) each; title and text are empty for a sub-question that rests on others."""
 
 
 @task(cache_key_fn=batch_key, persist_result=True)
 def judge_questions(batch: Batch) -> Receipt:
-    """Have a model flag questions that are not objective, and mend grammar and units (Appendices F.1, F.2)."""
+    """Let a model flag questions that are not objective, and correct grammar and units (Appendices F.1, F.2)."""
     work = work_on(batch)
     rows = work.rows(FlaggedQuestion)
     objective, wording = load_prompt(OBJECTIVE), load_prompt(WORDING)
@@ -57,7 +57,7 @@ def judge_questions(batch: Batch) -> Receipt:
 
 
 def _load_steps(work: Work, rows: Sequence[FlaggedQuestion]) -> dict[str, Steps]:
-    """Return row id → the way to its answer."""
+    """Return row id → the steps to its answer."""
     subs = {row.id: [sub for _, sub in list_sub_questions(row.tree())] for row in rows}
     evidence = [(row_id, sub.evidence) for row_id, of in subs.items() for sub in of if sub.evidence]
     texts = load_article_texts(work, ((row_id, each.revid) for row_id, each in evidence if each.revid))
@@ -84,7 +84,7 @@ def _format_steps(steps: Steps) -> Iterator[str]:
 
 
 def _read_objective(_row: FlaggedQuestion, texts: Sequence[str]) -> str | Unreadable | None:
-    """Return why a question is not objective, None where it is."""
+    """Return why a question is not objective; None if it is."""
     verdict = read_verdict(texts[0])
     if isinstance(verdict, Unreadable):
         return verdict

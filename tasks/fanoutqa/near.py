@@ -1,8 +1,7 @@
-"""The retrieval check: is there one article that answers a fan-out question all alone? (FanOutQA, Appendix B).
+"""The retrieval check: does one article alone answer a fan-out question? (FanOutQA, Appendix B).
 
-Authors have not seen every article. So the titles nearest to a question by embedding are looked up among all titles of
-the wiki, and a question is flagged where a single one of these articles holds all of its sub-answers: it need not be
-fanned out.
+Authors have not seen every article. So the check takes the titles nearest to a question by embedding, among all titles
+of the wiki, and flags the question if one of these articles holds all of its sub-answers: it needs no fan-out.
 """
 
 from collections import defaultdict
@@ -24,16 +23,16 @@ from factmill.tasks.text.values.answers import Answer, find_answer, read_known_t
 from factmill.tasks.world.data import list_article_titles
 
 LEAST_ANSWERS = 2
-"""Different sub-answers that can be looked for in a text: an article that holds a single one proves nothing."""
+"""Different searchable sub-answers that a question needs: an article that holds a single one proves nothing."""
 
 
 class NearArticles(StrictModel):
-    """What the retrieval check read for a question: the side table of `check_near_articles`."""
+    """What the retrieval check read for a question: the companion table of `check_near_articles`."""
 
     id: str
-    """The question's."""
+    """Id of the question."""
     answers: int
-    """Different sub-answers that can be looked for in a text; articles are read from two on."""
+    """Different sub-answers that a text search can find; articles are read if there are at least two."""
     read: int
     """Different articles that were read, as of the epoch."""
     not_to_be_had: int
@@ -60,7 +59,7 @@ def find_near_articles(batch: Batch) -> Receipt:
 
 
 def _list_known_titles(work: Work, rows: Iterable[FlaggedQuestion]) -> list[str]:
-    """Return the titles that are at hand without a list: those of all questions, and all of the embedded Wikipedia."""
+    """Return the titles available without a title list: those of all questions, and all of the embedded Wikipedia."""
     is_embedded = work.run.services.world.wikipedia.url == "embedded"
     return sorted(
         {title for row in rows for title in row.tree().articles}.union(list_article_titles() if is_embedded else ())
@@ -69,7 +68,7 @@ def _list_known_titles(work: Work, rows: Iterable[FlaggedQuestion]) -> list[str]
 
 @task(cache_key_fn=batch_key, persist_result=True)
 def check_near_articles(batch: Batch) -> Receipt:
-    """Flag questions all of whose sub-answers stand in one of the articles near to them (Appendix B)."""
+    """Flag questions whose sub-answers all stand in one nearby article (Appendix B)."""
     work = work_on(batch)
     rows = work.rows(FlaggedQuestion)
     answers = {row.id: _list_answers(row) for row in rows}
@@ -102,7 +101,7 @@ def check_near_articles(batch: Batch) -> Receipt:
 
 
 def _list_answers(row: FlaggedQuestion) -> list[Answer]:
-    """Return the different answers of the leaves that can be told from a text."""
+    """Return the different answers of the leaves that a text search can find."""
     nothing = read_known_text("")
     different = {dump_json(sub.answer): sub.answer for _, sub in list_leaves(row.tree())}
     return [answer for answer in different.values() if find_answer(answer, nothing).found is not None]
@@ -113,7 +112,7 @@ def _find_articles_with_all(
     articles: Mapping[str, Mapping[int, PinnedArticle]],
     texts: Mapping[int, str | Unpinned],
 ) -> dict[str, set[int]]:
-    """Return row id → revisions whose text holds all of its answers; each text is read once, and only one at a time."""
+    """Return row id → revisions whose text holds all of its answers. Texts are read once each, one at a time."""
     beginnings = {row_id: list_beginnings(of) for row_id, of in answers.items()}
     near_to: dict[int, list[str]] = defaultdict(list)
     for row_id, near in articles.items():

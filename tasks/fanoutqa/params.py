@@ -1,4 +1,4 @@
-"""FanOutQA's parameters, and what a build depends on by them: its questions, the epoch, models and decisions (paper §3.1)."""
+"""FanOutQA's parameters, and the inputs resolved from them: questions, epoch, models, review decisions (paper §3.1)."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -23,7 +23,7 @@ from factmill.tasks.storage.source_files import list_source, lock_source
 from factmill.tasks.text.whole import suggest_name
 
 FILES, TITLES = "files", "titles"
-"""Units: all files of questions (the others are kinds of sets to make questions from), and the list of all titles."""
+"""Names of the manifest's file groups: question files (also a unit, next to the kinds of sets), and the title list."""
 _EMBEDDED = ROOT / "data" / "world" / "sources" / "fanoutqa"
 _GRAPH_LICENCE = "CC0-1.0"
 _WITHOUT_TITLES = "no --titles: the retrieval check looks among the articles of these questions alone"
@@ -37,7 +37,7 @@ def _read_epoch(given: str) -> str:
 
 
 class FanOutParams(Params):
-    """What a build of FanOutQA can be told."""
+    """Options of a FanOutQA build."""
 
     source: Annotated[tuple[str, ...], Option(metavar="PATH")] = ()
     """File or folder of questions, authored or released (repeatable); `wikidata`: made from the facts of the Wikidata. Default: our own, and wikidata."""
@@ -58,17 +58,17 @@ class FanOutParams(Params):
 
 
 class FanOutInputs(Inputs):
-    """What the steps of FanOutQA read."""
+    """Resolved inputs that the steps of FanOutQA read."""
 
     resolved: ClassVar = frozenset({"source", "sets", "epoch", "titles", "review"})
     params: FanOutParams
     units: tuple[str, ...]
-    """`files`, and kinds of sets."""
+    """`files` if there are question files, and kinds of sets."""
     epoch: str
     """Moment to which articles are pinned (ISO 8601, UTC)."""
     least_members: int = LEAST_ARTICLES
     wiki: str
-    """Address of the world's Wikipedia, or `embedded`: its articles are named by it."""
+    """Address of the world's Wikipedia, or `embedded`; article addresses are built from it."""
     licence: str
     embedder: dict[str, str]
     """Name and digest of the sentence encoder."""
@@ -76,7 +76,7 @@ class FanOutInputs(Inputs):
 
 
 def lock_inputs(params: FanOutParams, run: RunOptions) -> Locked[FanOutInputs]:
-    """Return what the build depends on; UsageError and SourceError say what was expected."""
+    """Resolve the inputs that decide a build; UsageError or SourceError says what was expected."""
     from factmill.tasks.storage.reviews import open_review
 
     world = load_world(run.world, run.graph)
@@ -113,7 +113,7 @@ def lock_inputs(params: FanOutParams, run: RunOptions) -> Locked[FanOutInputs]:
 
 
 def find_question_files(paths: Sequence[Path]) -> dict[str, Path]:
-    """Return name → file of questions; folders are looked through for .json and .jsonl. SourceError when there is none."""
+    """Return name → question file; of folders the .json and .jsonl files. SourceError for a folder without any."""
     files: list[Path] = []
     for path in paths:
         found = [file for file in list_source(path) if file == path or file.suffix.lower() in (".json", ".jsonl")]
@@ -126,7 +126,7 @@ def find_question_files(paths: Sequence[Path]) -> dict[str, Path]:
 
 
 def _name_file(path: Path, files: Sequence[Path]) -> str:
-    """Return a file's name, with as many folders before it as tell it from the other files."""
+    """Return a file's name, preceded by as few folders as make it unique among the files."""
     for count in range(1, len(path.parts)):
         name = "/".join(path.parts[-count:])
         if sum("/".join(each.parts[-count:]) == name for each in files) == 1:
@@ -135,9 +135,9 @@ def _name_file(path: Path, files: Sequence[Path]) -> str:
 
 
 def check_sets(sets: Sequence[str]) -> list[str]:
-    """Return the kinds of sets to make questions from, all by default; a relation stands for all of its kinds.
+    """Return the kinds of sets to make questions from, by default all; a relation means all of its kinds.
 
-    UsageError for an unknown one.
+    UsageError for an unknown kind.
     """
     known = list(load_fanout_sets())
     if unknown := [each for each in sets if not any(each in (kind, kind.split()[0]) for kind in known)]:
@@ -149,7 +149,7 @@ def check_sets(sets: Sequence[str]) -> list[str]:
 
 
 def check_epoch(epoch: str) -> str:
-    """Return a day or an ISO 8601 moment that has passed, in UTC; UsageError for others."""
+    """Return a past day or ISO 8601 moment in UTC; UsageError for anything else."""
     moment = read_epoch(epoch)
     if moment > f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}":
         raise UsageError(f"epoch {epoch!r} is still to come; expected a day or moment of the past")
@@ -157,7 +157,7 @@ def check_epoch(epoch: str) -> str:
 
 
 def check_titles(titles: str | None) -> list[Path]:
-    """Return the file of all article titles, if one is named; UsageError when it is not there."""
+    """Return the file of all article titles, if given; UsageError if it does not exist."""
     if titles is None:
         return []
     path = Path(titles)

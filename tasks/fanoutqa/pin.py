@@ -1,6 +1,6 @@
-"""Steps that fetch what questions rest on: articles as of the epoch, and whether they say the answers (paper §3.1, App. B).
+"""Steps that pin the articles of questions to the epoch, and check whether they say the answers (paper §3.1, App. B).
 
-A question with an article that cannot be pinned goes no further; all of its references are kept with what is wrong.
+A question with an article that cannot be pinned is rejected; all of its references stay, with the problem.
 """
 
 from collections.abc import Mapping, Sequence
@@ -27,7 +27,7 @@ from factmill.tasks.lookups.evidence import PinnedArticle, Unpinned, know_articl
 from factmill.tasks.text.values.answers import Answer, Finding, KnownText, find_answer
 
 Leaf = tuple[str, str, Answer | None, Evidence]
-"""Path, sub-question, its answer and its article."""
+"""Path, text of the sub-question, its answer, and its article."""
 
 
 @task(cache_key_fn=batch_key, persist_result=True)
@@ -56,7 +56,7 @@ def pin_evidence(batch: Batch) -> Receipt:
 
 
 def _keeps_pin(row: FanOutRow, evidence: Evidence, epoch: str) -> bool:
-    """True for an article that was pinned to this very moment when its question was released."""
+    """True for an article that the released question already pins to this epoch."""
     is_pinned = evidence.pageid is not None and evidence.revid is not None
     return row.source == "released" and epoch == SNAPSHOT and is_pinned
 
@@ -69,7 +69,7 @@ def _list_leaves(tree: FanOutQuestion) -> list[Leaf]:
 
 
 def _reject(row_id: str, troubles: Sequence[tuple[str, Unpinned]]) -> Reject:
-    """Return the reject of a question by its first trouble that lasts; one that may pass only when no other is there."""
+    """Return a question's reject by its first permanent problem; by a transient one only if there is no other."""
     lasting = [trouble for _, trouble in troubles if not trouble.retryable]
     told = "; ".join(f"{path}: {trouble.detail}" for path, trouble in troubles)
     return Reject(row_id, (lasting or [trouble for _, trouble in troubles])[0].reason, told, retryable=not lasting)
@@ -100,7 +100,7 @@ def _put_pins(tree: FanOutQuestion, pins: Mapping[Evidence, PinnedArticle | Unpi
 
 
 def _refer(row_id: str, leaf: Leaf, pinned: PinnedArticle | Unpinned | None) -> Reference:
-    """Return a reference as it is published, but for what the article says."""
+    """Return a reference as published, without the finding in its article."""
     path, question, answer, evidence = leaf
     found = pinned if isinstance(pinned, PinnedArticle) else None
     return Reference(
@@ -123,7 +123,7 @@ def _refer(row_id: str, leaf: Leaf, pinned: PinnedArticle | Unpinned | None) -> 
 
 @task(cache_key_fn=batch_key, persist_result=True)
 def flag_answers(batch: Batch) -> Receipt:
-    """Flag answers not composed of sub-answers, articles used twice, and sub-answers not in their article (App. B)."""
+    """Flag answers not composed of sub-answers, articles used twice, sub-answers not in their article (App. B)."""
     work = work_on(batch)
     rows = work.rows(PinnedQuestion)
     trees = {row.id: row.tree() for row in rows}

@@ -1,4 +1,4 @@
-"""Publishing FanOutQA: dev whole, test with its answers apart, what everything rests on, and the report (paper §3.1)."""
+"""Publish FanOutQA: dev in full, test with its answers apart, articles, references, and the report (paper §3.1)."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -43,7 +43,7 @@ PAPER = {
     "test": 724,
     "questions_read": 1_418,
 }
-"""Figures of the paper (§3.1)."""
+"""Counts of the paper (§3.1)."""
 
 
 def publish_fanoutqa(
@@ -54,7 +54,7 @@ def publish_fanoutqa(
     found: Dataset,
     reviewed: Dataset,
 ) -> BuildReport:
-    """Publish the questions by part; `found` are all rows with all flags, `reviewed` those that stayed."""
+    """Publish the questions by split; `found` are all rows with all flags, `reviewed` those that passed the review."""
     inputs = build.run.read_inputs(FanOutInputs)
     rows = rows_from_arrow(FlaggedQuestion, reviewed.table(FlaggedQuestion))
     trees = {row.id: row.tree() for row in rows}
@@ -91,7 +91,7 @@ def publish_fanoutqa(
 
 
 def _split(rows: Iterable[FlaggedQuestion], seed: int) -> dict[str, Split]:
-    """Return id → side; questions of files come first, so that those from the graph move none of them."""
+    """Return id → split. Questions of files come first, so that generated ones do not move them."""
     in_order = sorted(rows, key=lambda row: row.source == "generated")
     return split_questions(((row.id, row.tree().articles, row.published_split) for row in in_order), seed)
 
@@ -109,14 +109,14 @@ def _describe(row: FlaggedQuestion, tree: FanOutQuestion, split: Split) -> FanOu
 def _hold_out(row: FlaggedQuestion, tree: FanOutQuestion) -> HeldOutQuestion:
     evidence = [each for _, _, each in list_references(tree)]
     if tree.decomposition:
-        # by title, since the order in which they are needed can be that of the answer
+        # sorted by title, since the order of need can give away the answer's order
         evidence.sort(key=lambda each: each.title)
     unique = {each.title: evidence_to_released(each) for each in evidence}
     return row.narrow(HeldOutQuestion, necessary_evidence=dump_json(list(unique.values())))
 
 
 def _unite_references(pinned: Dataset, flagged: Dataset) -> list[Reference]:
-    """Return all references, with what was found in those articles whose text was read."""
+    """Return all references, each with its finding if the article's text was read."""
     findings = {
         each.id: each.model_dump(exclude={"id"})
         for each in rows_from_arrow(ReferenceFinding, flagged.extras(arrow_schema(ReferenceFinding)))
@@ -128,7 +128,7 @@ def _unite_references(pinned: Dataset, flagged: Dataset) -> list[Reference]:
 
 
 def _list_articles(wiki: str, trees: Mapping[str, FanOutQuestion], references: Iterable[Reference]) -> list[Article]:
-    """Return the articles of a wiki that published questions rest on, each once."""
+    """Return the articles behind the published questions, each once."""
     users: dict[int, set[str]] = {}
     first: dict[int, Reference] = {}
     for each in references:
@@ -150,7 +150,7 @@ def _list_articles(wiki: str, trees: Mapping[str, FanOutQuestion], references: I
 
 
 def _count_near(near: pa.Table) -> dict[str, int]:
-    """Return what the retrieval check read in all."""
+    """Return the totals of the retrieval check."""
     return {name: pc.sum(near[name]).as_py() or 0 for name in ("read", "not_to_be_had")}
 
 

@@ -1,6 +1,6 @@
-"""How FanOutQA is released (the dev part whole, the test part without answers, as the paper's is), and what a build's page shows of it.
+"""Release forms of FanOutQA (dev in full, test without answers, as in the paper), and the figures of a build's page.
 
-Answers of the test part, and what tells them, are configs that a release has only where it is asked for them.
+Test answers, and tables that give them away, are configs that a release contains only on request.
 """
 
 from collections.abc import Iterator, Mapping
@@ -14,7 +14,7 @@ _BELONGS = Belonging(column="id")
 
 
 def list_pages(row: Mapping[str, Any], _wiki: str) -> Iterator[Page]:
-    """Yield an article that questions rest on."""
+    """Yield the page of one row of `fanoutqa_articles`."""
     yield Page(row["title"], str(row["revid"]), row["url"])
 
 
@@ -93,7 +93,7 @@ FANOUTQA_RELEASE = ReleaseForms(
 
 
 def list_distributions(build: Published) -> Iterator[Figure]:
-    """Yield what rows have how many of."""
+    """Yield figures: questions by source and category, their articles, sub-questions and flags."""
     rows = build.read("fanoutqa", ["split", "source", "sub_questions", "articles"]).to_pylist()
     yield _count_by_part("sources", "Questions by source", [(row["split"], row["source"]) for row in rows], "source")
     categories = [
@@ -124,7 +124,7 @@ def list_distributions(build: Published) -> Iterator[Figure]:
 
 
 def _count_by_part(name: str, title: str, pairs: list[tuple[str, str]], by: str) -> Figure:
-    """Return bars of values by part; pairs are (part, value)."""
+    """Return stacked bars of values by split; pairs are (split, value)."""
     values = sort_counts(value for _, value in pairs)
     groups = {
         part: {each: counts.get(each, 0) for each in values}

@@ -1,4 +1,4 @@
-"""The last steps of FanOutQA: questions that ask the same, and the review of everything that was flagged (Appendix B)."""
+"""The last steps of FanOutQA: flag duplicate questions, and review everything that was flagged (Appendix B)."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -16,20 +16,20 @@ from factmill.tasks.fanoutqa.core.rows import Flag, FlaggedQuestion
 from factmill.tasks.fanoutqa.params import FanOutInputs
 
 AUTO_RULES: AutoRules = {**dict.fromkeys(FLAGS, "drop"), "wording": "edit", "unproven_unit": "open", "unscored": "keep"}
-"""What the policy `auto` does: a proposed wording is taken, unless it has a unit that only a person can check, a question
-without a verdict stays, all else goes."""
+"""What the policy `auto` does: it applies a proposed wording, unless that has a unit only a person can check; keeps a
+question without a verdict; drops all else."""
 SAME_FROM = 0.9
-"""Cosine from which two questions are one (Appendix B)."""
+"""Least cosine of two duplicate questions (Appendix B)."""
 EDITABLE: Editable = {"question": "question"}
-"""Texts that a reviewer may replace; answers are mended in the source, where their sub-answers stand."""
+"""Texts that a reviewer may replace. Answers are corrected in the source, next to their sub-answers."""
 
 
 @task(cache_key_fn=batch_key, persist_result=True)
 def flag_duplicates(batch: Batch) -> Receipt:
-    """Flag questions whose embedding has a cosine of at least 0.9 with that of one that stays (Appendix B).
+    """Flag questions whose embedding has a cosine of at least 0.9 with a question that stays (Appendix B).
 
-    A generated question and another are taken for one as well where one holds nearly all facts of the other (ours).
-    Those with the fewest flags stay first, then those that came first.
+    A generated question is also a duplicate if it or the other holds nearly all facts of the other one (ours).
+    Questions with the fewest flags stay first, then those that come first.
     """
     work = work_on(batch)
     rows = work.rows(FlaggedQuestion)
@@ -40,7 +40,7 @@ def flag_duplicates(batch: Batch) -> Receipt:
         near[other].append((-likeness, one, told))
     flags: dict[int, Flag] = {}
     for at in sorted(range(len(rows)), key=lambda at: (len(rows[at].flags), at)):
-        # of those before it, which have been judged already, the nearest one that stays
+        # the nearest one that stays, of those that are already decided
         seen = [(other, told) for _, other, told in sorted(near[at]) if _comes_before(rows, other, at)]
         kept = next(((rows[other], told) for other, told in seen if other not in flags), None)
         if kept:
@@ -53,8 +53,8 @@ def flag_duplicates(batch: Batch) -> Receipt:
 
 
 def _find_alike(rows: Sequence[FlaggedQuestion], vectors: Floats) -> Iterator[tuple[int, int, float, str]]:
-    """Yield the places of two questions that are one, with how like they are, in words too."""
-    # the comparison is for more than a threshold; the paper's is "at least"
+    """Yield pairs of duplicates: the index of both questions, their similarity, and the same in words."""
+    # find_duplicates compares with ">", the paper with "at least"
     pairs = find_duplicates(vectors, float(np.nextafter(SAME_FROM, 0)))
     for one, other, cosine in zip(pairs.first.tolist(), pairs.second.tolist(), pairs.cosine.tolist(), strict=True):
         yield one, other, cosine, f"cosine {cosine:.3f}"
@@ -69,7 +69,7 @@ def _comes_before(rows: Sequence[FlaggedQuestion], one: int, other: int) -> bool
 
 @task(cache_key_fn=batch_key, persist_result=True)
 def review_questions(batch: Batch) -> Receipt:
-    """Put every flag into the review queue, and do what reviewers or the policy decided (Appendix B)."""
+    """Put every flag into the review queue, and apply what reviewers or the policy decide (Appendix B)."""
     work = work_on(batch)
     rows = work.rows(FlaggedQuestion)
     items = [item for row in rows for item in _list_items(row)]
@@ -94,7 +94,7 @@ def _list_items(row: FlaggedQuestion) -> list[ReviewItem]:
 
 
 def _format_context(row: FlaggedQuestion) -> str:
-    """Return what a reviewer needs to see: the question, its answer, and the way to it with its articles."""
+    """Return what a reviewer needs to see: the question, its answer, its sub-questions and their articles."""
     lines = [f"{row.question} — {row.answer or 'held back'}"]
     for path, sub in list_sub_questions(row.tree()):
         where = f" ({sub.evidence.url}, revision {sub.evidence.revid})" if sub.evidence else ""
@@ -103,5 +103,5 @@ def _format_context(row: FlaggedQuestion) -> str:
 
 
 def name_flags(flags: Sequence[Flag]) -> list[str]:
-    """Return flags by code and path alone: what is told of them may give answers away."""
+    """Return flags by code and path alone: their details may give answers away."""
     return list(dict.fromkeys(f"{flag.code} {flag.path}".rstrip() for flag in flags))

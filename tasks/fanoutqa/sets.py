@@ -1,11 +1,11 @@
-"""The first steps of FanOutQA: questions are read, or made from sets of a Wikidata with their articles, and worded (paper §3.1).
+"""The first steps of FanOutQA: read questions, or generate them from sets of a Wikidata, and word them (paper §3.1).
 
-Sets, labels and articles' revisions are looked up for all sets of a kind at once; texts and facts set by set, since on
-a large wiki those of a dozen sets are a lot to hold. Of a large graph only so many facts of a relation are listed
-(list_facts goes by number of subject, and small numbers were given early, to what is widely known), and so many of the
-sets among them are tried, by digest.
+Sets, labels and revisions are looked up for all sets of a kind at once; texts and facts set by set, since on a large
+wiki those of a dozen sets take much memory. Of a large graph, only a limited number of a relation's facts are listed:
+list_facts goes by the number of the subject's QID, and low numbers were given early, to widely known items. Of the sets
+among them, a limited number is tried, by digest.
 
-A call is filed under its place, which is set and item, until it is known which questions speak of that item.
+A call is filed under its place (set and item) until it is known which questions speak of that item.
 """
 
 import json
@@ -42,20 +42,20 @@ from factmill.tasks.text.values.written import write_date
 from factmill.tasks.text.wikipedia_addresses import write_article_address
 
 SUBJECTS_AT_MOST = 20_000
-"""Subjects of a relation whose facts are listed."""
+"""Most subjects of a relation whose facts are listed."""
 CANDIDATES, WITH_ARTICLES = 100, 16
-"""Items that a named set is looked for among, and those of them with an article that go into it."""
+"""Items from which a named set is chosen, and the most of them, each with an article, that go into it."""
 _PINNED_AT_ONCE = 50
 _AT_ONCE = 200
-"""Sets whose owners' and members' classes are looked up at once, until enough sets are found."""
+"""Sets whose owners' and members' classes are looked up in one batch, until enough sets are found."""
 
 
 @dataclass(slots=True)
 class _Drawn:
-    """A set as the graph has it."""
+    """A candidate set, with the members that the graph gives."""
 
     id: str
-    """The kind, and the owner or a number."""
+    """Unit of the kind, and the owner's QID or a number."""
     owner: str | None
     members: list[str]
 
@@ -66,7 +66,7 @@ class _Drawn:
 
     @property
     def places(self) -> list[tuple[str, str]]:
-        """(Place that calls about an item are filed under, item) of owner and members."""
+        """(Place under which an item's calls are filed, item) of owner and members."""
         return [(_name_place(self.id, qid), qid) for qid in self.items]
 
 
@@ -80,27 +80,27 @@ def _find_set(place: str) -> str:
 
 @dataclass(slots=True)
 class _Known:
-    """What has been looked up of all sets of a unit."""
+    """Look-ups for all sets of a unit."""
 
     items: dict[str, Description] = field(default_factory=dict)
     pins: dict[str, PinnedArticle | Unpinned] = field(default_factory=dict)
     """By title."""
     failed: dict[str, Reject] = field(default_factory=dict)
-    """Id of a set → what could not be looked up of it."""
+    """Id of a set → a look-up that failed for it."""
 
     def pin(self, qid: str) -> PinnedArticle | Unpinned | None:
-        """Return an item's article; None where it has none."""
+        """Return an item's pinned article, or why it is not pinned; None if it has none."""
         item = self.items.get(qid)
         return self.pins.get(item.title) if item and item.title else None
 
     def note_failed(self, failed: Mapping[str, Reject]) -> None:
-        """Note what could not be looked up, told by place."""
+        """Record failed look-ups, given by place, under their sets."""
         self.failed |= {_find_set(place): reject for place, reject in failed.items()}
 
 
 @dataclass(frozen=True, slots=True)
 class _Read:
-    """What has been read of one set."""
+    """Texts and facts of one set's items."""
 
     texts: Mapping[int, str | Unpinned]
     """By revision."""
@@ -109,9 +109,9 @@ class _Read:
 
 
 def generate_questions(work: Work, unit: str) -> list[Outcome]:
-    """Return what becomes of every question that is tried about one kind of sets (data/lists/fanout_sets.csv).
+    """Return the outcome of every question tried on one kind of sets (data/lists/fanout_sets.csv).
 
-    Takes each as a row of the batch: FanOutRows without their wording, and Rejects.
+    Registers each as a row of the batch. Outcomes are FanOutRows without their wording, and Rejects.
     """
     kind = load_fanout_sets()[unit]
     known = _Known()
@@ -124,10 +124,10 @@ def generate_questions(work: Work, unit: str) -> list[Outcome]:
             work.take(tried.id, tried.told)
             outcomes.append(_finish(tried, work.inputs(FanOutInputs).licence))
             for qid in tried.items:
-                # the classes of what may be named are looked up before there are sets
+                # candidates of named sets have their classes looked up before there are sets
                 for set_id in (each.id, kind.unit) if kind.is_named else (each.id,):
                     rows_of[_name_place(set_id, qid)].append(tried.id)
-    # a call serves all that was tried of its item; calls about what no question speaks of stay with the unit
+    # a call belongs to every question tried on its item; calls about other items belong to the unit
     work.uses = [
         (row_id, key, record) for place, key, record in work.uses for row_id in rows_of.get(place, [kind.unit])
     ]
@@ -138,7 +138,7 @@ def generate_questions(work: Work, unit: str) -> list[Outcome]:
 
 
 def _draw_listed(work: Work, kind: SetKind, known: _Known) -> list[_Drawn]:
-    """Return sets whose owner and members are of the wanted classes, by digest of the owner."""
+    """Return sets whose owner and members are of the required classes, in the order of the owners' digests."""
     values: dict[str, list[str]] = defaultdict(list)
     for subject, value in dict.fromkeys(list_facts(work, kind.relation, SUBJECTS_AT_MOST)):
         if subject != value:
@@ -163,7 +163,7 @@ def _draw_listed(work: Work, kind: SetKind, known: _Known) -> list[_Drawn]:
 
 
 def _draw_named(work: Work, kind: SetKind, known: _Known) -> list[_Drawn]:
-    """Return groups of items of the wanted class, by digest; of a small class one group."""
+    """Return groups of items of the required class, in the order of digests; one group for a small class."""
     facts = list_facts(work, kind.relation, SUBJECTS_AT_MOST)
     if kind.relation == INSTANCE_OF:
         qids = _order(kind, [subject for subject, value in facts if value in kind.member_classes])
@@ -193,7 +193,7 @@ def _part(items: Sequence[str], size: int) -> Iterator[list[str]]:
 
 
 def _filter_by_class(work: Work, asked: Sequence[tuple[str, str]], classes: frozenset[str], known: _Known) -> set[str]:
-    """Return the items, of (set, item), that are an instance of one of the classes; all where there are none."""
+    """Return the items, given as (set, item), that are instances of one of the classes; all if no class is given."""
     if not classes:
         return {qid for _, qid in asked}
     claims, failed = look_up_claims(work, [(_name_place(*each), each[1]) for each in asked], [INSTANCE_OF])
@@ -201,13 +201,14 @@ def _filter_by_class(work: Work, asked: Sequence[tuple[str, str]], classes: froz
     return {qid for qid, edges in claims.items() if any(edge.qid in classes for edge in edges)}
 
 
-# ── What is known of them ──
+# ── Look-ups ──
 
 
 def _describe(work: Work, kind: SetKind, drawn: Sequence[_Drawn], known: _Known) -> list[_Drawn]:
     """Look up labels, and articles as of the epoch; return the sets.
 
-    Of a named set only members that have both stay, up to a number, and it goes when none has, unless no set has any.
+    A named set keeps only members that have both, up to WITH_ARTICLES. It is dropped if none has; if no set has any,
+    the first one stays.
     """
     known.items, failed = look_up_items(work, (place for each in drawn for place in each.places))
     known.note_failed(failed)
@@ -217,7 +218,7 @@ def _describe(work: Work, kind: SetKind, drawn: Sequence[_Drawn], known: _Known)
     for each in drawn:
         each.members = [qid for qid in each.members if (item := known.items.get(qid)) and item.label and item.title]
     for at in range(0, CANDIDATES, _PINNED_AT_ONCE):
-        # in parts, since most items have an article where it is not our own small Wikipedia
+        # in slices, since outside the small embedded Wikipedia most items have an article
         short = [each for each in drawn if len(_list_pinned(each, known)) < WITH_ARTICLES]
         _pin(work, [(each, each.members[at : at + _PINNED_AT_ONCE]) for each in short], known)
     for each in drawn:
@@ -230,7 +231,7 @@ def _list_pinned(drawn: _Drawn, known: _Known) -> list[str]:
 
 
 def _pin(work: Work, asked: Iterable[tuple[_Drawn, Sequence[str]]], known: _Known) -> None:
-    """Look up the articles of items of sets as of the epoch."""
+    """Pin the articles of the sets' items to the epoch."""
     titles = [
         (_name_place(each.id, qid), item.title)
         for each, qids in asked
@@ -243,13 +244,13 @@ def _pin(work: Work, asked: Iterable[tuple[_Drawn, Sequence[str]]], known: _Know
 
 
 def _note_trouble(place: str, found: PinnedArticle | Unpinned | str, known: _Known) -> None:
-    """Note that a set has to wait for a later run, where a later run may help."""
+    """Mark a set as failed if the problem is transient, so that a later run tries it again."""
     if isinstance(found, Unpinned) and found.retryable:
         known.failed.setdefault(_find_set(place), Reject(place, found.reason, found.detail, retryable=True))
 
 
 def _read_set(work: Work, kind: SetKind, drawn: _Drawn, known: _Known) -> _Read:
-    """Look up the texts of a set's articles, its members' facts, and the labels of their units."""
+    """Load the texts of a set's articles, its members' facts, and the labels of their units."""
     pins = [(place, pin) for place, qid in drawn.places if isinstance(pin := known.pin(qid), PinnedArticle)]
     texts = load_article_texts(work, [(place, pin.revid) for place, pin in pins])
     for place, pin in pins:
@@ -269,7 +270,7 @@ def _read_set(work: Work, kind: SetKind, drawn: _Drawn, known: _Known) -> _Read:
 
 
 def _find_article(wiki: str, qid: str, known: _Known, read: _Read) -> Article | str:
-    """Return an item's article; a sentence says why there is none."""
+    """Return an item's article, or a sentence that says why there is none."""
     item = known.items.get(qid)
     pin = known.pin(qid)
     if item is None or item.title is None or pin is None:
@@ -288,7 +289,7 @@ def _find_article(wiki: str, qid: str, known: _Known, read: _Read) -> Article | 
 
 
 def _try_set(work: Work, kind: SetKind, each: _Drawn, drawn: Sequence[_Drawn], known: _Known) -> Iterator[Tried]:
-    """Yield what is tried of a set: one refusal where something of it could not be looked up."""
+    """Yield the questions tried on a set; a single refusal if one of its look-ups failed."""
     read = _read_set(work, kind, each, known)
     if failed := known.failed.get(each.id):
         told = canonical_json({"set": each.id})
@@ -315,7 +316,7 @@ def _try_set(work: Work, kind: SetKind, each: _Drawn, drawn: Sequence[_Drawn], k
 
 
 def _list_class(kind: SetKind, drawn: Sequence[_Drawn]) -> Iterator[str]:
-    """Yield the items that are known to be of the members' class."""
+    """Yield the items known to be of the members' class."""
     for each in drawn:
         yield from each.members
         if each.owner and kind.owner_classes & kind.member_classes:
@@ -366,14 +367,14 @@ def _finish(tried: Tried, licence: str) -> Outcome:
 
 @task(cache_key_fn=batch_key, persist_result=True)
 def gather_questions(batch: Batch) -> Receipt:
-    """Read all files, or make the questions about one kind of sets."""
+    """Read the questions of all files, or generate those of one kind of sets."""
     work = work_on(batch)
     made = _read_files(work) if batch.unit == FILES else generate_questions(work, batch.unit)
     return work.finish(made, FanOutRow)
 
 
 def _read_files(work: Work) -> Iterator[Outcome]:
-    """Yield what becomes of each question of the files; one that comes again, with the same answer, is united with the first."""
+    """Yield the outcome of each question of the files; a repeated one with the same answer is merged into the first."""
     kept: dict[str, FanOutRow] = {}
     for source in work.files(FILES):
         for read in read_question_file(source):
@@ -396,7 +397,7 @@ WORD = "fanoutqa/word_question"
 
 @task(cache_key_fn=batch_key, persist_result=True)
 def word_questions(batch: Batch) -> Receipt:
-    """Have generated questions worded, and check that each keeps to its pieces and its answer to itself; others pass."""
+    """Let a model word generated questions; check that each says its pieces and not its answer. Others pass."""
     work = work_on(batch)
     rows = work.rows(FanOutRow)
     prompt = load_prompt(WORD)

@@ -1,6 +1,6 @@
-"""`factmill drift`: the references of a published build pinned to another moment, and what their articles say then.
+"""`factmill drift`: pin the references of a published build to another moment, and check what their articles say then.
 
-Calls are recorded in the build's warehouse, so the same report made again asks nothing. The build itself is only read.
+Calls are recorded in the build's warehouse, so repeating the same report sends none. The build itself is only read.
 """
 
 import json
@@ -24,11 +24,11 @@ from factmill.tasks.text.values.answers import Finding, find_answer
 
 TABLE, QUESTIONS = "fanoutqa_references", "fanoutqa"
 BATCH = 100
-"""References looked up at once; their articles are in memory together."""
+"""References looked up in one batch; their articles are in memory together."""
 
 
 def read_references(warehouse: Path, build: BuildRecord) -> list[Reference]:
-    """Return the references of a build's published questions, by id; UsageError for a build that publishes none."""
+    """Load the references of a build's published questions, by id; UsageError for a build without such a table."""
     with open_warehouse(warehouse) as db:
         if TABLE not in published_names(db, build.build_id):
             raise UsageError(f"{build.build_id} has no table {TABLE}; expected a build of fanoutqa")
@@ -40,14 +40,14 @@ def read_references(warehouse: Path, build: BuildRecord) -> list[Reference]:
 def measure_drift(
     references: Sequence[Reference], services: Services, recorder: Recorder, epoch: str, size: int = BATCH
 ) -> list[Drift]:
-    """Return what becomes of references at another moment (ISO 8601, UTC), by id.
+    """Return how references differ at another moment (ISO 8601, UTC), by id.
 
-    References whose article was never read for the build, since their question had gone no further, are read as of the
-    build's epoch too.
+    If the build never read a reference's article, since its question was rejected before, the article is also read as
+    of the build's epoch.
     """
     before: list[Reference] = []
     after: list[Reference] = []
-    # references to one article are looked up together, so that its text is read once
+    # references to one article share a batch, so that its text is read once
     batches = _split(sorted(references, key=lambda each: (each.title_asked, each.id)), size)
     for number, batch in enumerate(batches, 1):
         run = Run(Path(), {"params": {}}, {}, {}, services, recorder)
@@ -61,7 +61,7 @@ def measure_drift(
 
 
 def _look_at(work: Work, batch: Sequence[Reference], epoch: str) -> tuple[list[Reference], list[Reference]]:
-    """Return references as the build knows them, those never read completed, and as they are at the epoch."""
+    """Return references as in the build, with the missing findings added, and as they are at the epoch."""
     pinned = pin_articles(work, ((each.id, each.title_asked) for each in batch), epoch)
     then = [_put_pin(each, pinned[each.title_asked]) for each in batch]
     unread = [each for each in batch if each.problem is None and each.found is None and each.answer is not None]
@@ -77,7 +77,7 @@ def _look_at(work: Work, batch: Sequence[Reference], epoch: str) -> tuple[list[R
 
 
 def _is_known(old: Reference, new: Reference) -> bool:
-    """True when the build has looked for the answer in the very revision."""
+    """True if the build already looked for the answer in this revision."""
     return old.problem is None and new.problem is None and old.revid == new.revid and old.found is not None
 
 
@@ -89,7 +89,7 @@ def _put_pin(reference: Reference, pin: PinnedArticle | Unpinned) -> Reference:
 
 
 def _find(work: Work, references: Sequence[Reference]) -> dict[tuple[str, int], Finding | Unpinned]:
-    """Return (reference id, revision id) → whether that revision says the answer; Unpinned where it has no text."""
+    """Return (reference id, revision id) → whether that revision says the answer; Unpinned if it has no text."""
     texts = load_article_texts(work, ((each.id, each.revid) for each in references if each.revid is not None))
     known = {revid: text if isinstance(text, Unpinned) else know_article(text) for revid, text in texts.items()}
     found: dict[tuple[str, int], Finding | Unpinned] = {}
@@ -113,7 +113,7 @@ def _put_finding(reference: Reference, findings: dict[tuple[str, int], Finding |
 
 
 def format_drift(drift: Drift) -> Iterator[str]:
-    """Yield the lines that tell of one reference."""
+    """Yield the report lines of one reference."""
     before, after = drift.before, drift.after
     yield f"{drift.kind.replace('_', ' ')}: {before.question_id} {before.path}  {before.sub_question}".rstrip()
     answers = "" if before.answer is None else f"answer {before.answer}"

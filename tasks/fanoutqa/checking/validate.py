@@ -1,4 +1,4 @@
-"""What `factmill validate fanoutqa` finds in files of questions, and how it tells it. Nothing here needs a network."""
+"""`factmill validate fanoutqa`: check question files and format the reports. Nothing here needs a network."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -33,25 +33,25 @@ class InvalidQuestion:
     row: int
     """Place in the file, from 1."""
     question: str
-    """Its wording, where it has one."""
+    """Its wording; empty if it has none."""
     violations: tuple[Violation, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class ValidQuestion:
-    """A row that keeps all rules of its form."""
+    """A row that meets all rules of its form."""
 
     row: int
     form: str
     question: FanOutQuestion
     flags: list[Flag]
     unresolved: list[UnresolvedReference]
-    """Of a released question alone."""
+    """Only of a released question."""
 
 
 @dataclass(frozen=True, slots=True)
 class SimilarQuestions:
-    """Pairs of questions whose wordings say the same."""
+    """Pairs of questions with nearly the same wording."""
 
     embedder: str
     pairs: list[dict[str, Any]]
@@ -60,14 +60,14 @@ class SimilarQuestions:
 
 @dataclass(frozen=True, slots=True)
 class FileReport:
-    """What a file holds."""
+    """Findings in one question file."""
 
     file: Path
     valid: list[ValidQuestion] = field(default_factory=list)
     invalid: list[InvalidQuestion] = field(default_factory=list)
 
     def count(self) -> dict[str, Any]:
-        """Return how much there is of what, in the valid questions."""
+        """Return counts by name; all but `questions` and `invalid` cover the valid questions alone."""
         questions = [each.question for each in self.valid]
         subs = [sub for question in questions for _, sub in list_sub_questions(question)]
         return {
@@ -85,7 +85,7 @@ class FileReport:
         }
 
     def find_repeated(self) -> list[dict[str, Any]]:
-        """Return the questions whose id stands earlier in the file; a build keeps the first."""
+        """Return the questions whose id occurs earlier in the file; a build keeps the first."""
         first: dict[str, int] = {}
         repeated = []
         for each in self.valid:
@@ -111,7 +111,7 @@ class FileReport:
 
 
 def validate_file(file: Path, least_articles: int) -> FileReport:
-    """Check every question of a file; SourceError when the file cannot be read or holds none."""
+    """Check every question of a file; SourceError if the file is unreadable or has no questions."""
     report = FileReport(file)
     for number, row in iterate_json(name_source(file), FORM):
         found = examine_question(row, least_articles)
@@ -129,7 +129,7 @@ def validate_file(file: Path, least_articles: int) -> FileReport:
 
 
 def compare_wordings(reports: Sequence[FileReport], world: str) -> SimilarQuestions:
-    """Return the pairs of valid questions whose wordings say the same, by the world's sentence encoder."""
+    """Return the pairs of valid questions with nearly the same wording, by the world's sentence encoder."""
     from factmill.tasks.models.embed import share_embedder
 
     progress.show()
@@ -139,7 +139,7 @@ def compare_wordings(reports: Sequence[FileReport], world: str) -> SimilarQuesti
         return SimilarQuestions(embedder.name, [])
     progress.say(f"comparing {len(placed):,} questions by {embedder.name}")
     vectors = embedder.encode([each.question.question for _, each in placed])
-    # find_duplicates asks for more than its threshold, the paper for at least 0.9
+    # find_duplicates compares with ">", the paper with "at least 0.9"
     found = find_duplicates(vectors, float(np.nextafter(SAME_FROM, 0)))
     rows = zip(found.first.tolist(), found.second.tolist(), found.cosine.tolist(), strict=True)
     pairs = [
@@ -149,7 +149,7 @@ def compare_wordings(reports: Sequence[FileReport], world: str) -> SimilarQuesti
 
 
 def name_kind(answer: Answer | None) -> str:
-    """Return what kind of answer it is."""
+    """Return the name of an answer's kind, as reports show it."""
     if answer is None:
         return "held back"
     if is_empty(answer):
@@ -161,7 +161,7 @@ def name_kind(answer: Answer | None) -> str:
 
 
 def format_file_report(report: FileReport) -> Iterator[str]:
-    """Yield a file's report as lines to read."""
+    """Yield the lines of a file's report."""
     counts = report.count()
     forms = ", ".join(f"{number} {form}" for form, number in counts["forms"].items())
     yield f"{report.file}: {counts['questions']} questions ({forms or 'none valid'})"
@@ -180,7 +180,7 @@ def format_file_report(report: FileReport) -> Iterator[str]:
 
 
 def format_pairs(found: SimilarQuestions) -> Iterator[str]:
-    """Yield the pairs of questions that say the same as lines to read."""
+    """Yield the report lines on pairs of similar questions."""
     yield f"pairs of questions with a cosine of {SAME_FROM} or more by {found.embedder}: {len(found.pairs)}"
     for pair in found.pairs:
         yield f"  {pair['cosine']:.4f}"

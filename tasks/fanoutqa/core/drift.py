@@ -1,7 +1,7 @@
-"""What changes for sub-answers when their articles are taken of another moment: the drift report of FanOutQA (ours).
+"""How sub-answers change when their articles are pinned to another moment: the drift report of FanOutQA (ours).
 
-Both sides are references as a build publishes them (fanoutqa/core/rows.py), matched by id: one of the build's epoch,
-one of another. What could not be looked up on either side, since a service was down, is never told as a change.
+Both sides are references as a build publishes them (fanoutqa/core/rows.py), matched by id: one side at the build's
+epoch, one at another. If a service was down for either side, the reference never counts as changed.
 """
 
 import csv
@@ -23,15 +23,15 @@ Kind = Literal[
     "unchanged",
 ]
 LOST: tuple[Kind, ...] = ("no_longer_found", "other_parts_missing", "no_longer_pinned")
-"""What a benchmark goes out of date by; the other changes are gains."""
+"""Changes that put a benchmark out of date; the other changes are gains."""
 OUTAGE = "wikipedia_failed"
-"""Reason of a problem that says nothing about the article."""
+"""Problem reason of an outage, which says nothing about the article."""
 COLUMNS = (
     *("kind", "question_id", "path", "sub_question", "answer"),
     *("title_before", "revid_before", "timestamp_before", "missing_before", "problem_before"),
     *("title_after", "revid_after", "timestamp_after", "missing_after", "problem_after", "url"),
 )
-"""Columns of the table of changes."""
+"""Columns of the drift report."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class Drift:
 
 
 def compare_findings(before: Iterable[Reference], after: Iterable[Reference]) -> list[Drift]:
-    """Return what became of every reference, by id; both sides have the same references, in any order."""
+    """Return the drift of every reference, by id; ValueError unless both sides hold the same references."""
     earlier, later = ({each.id: each for each in side} for side in (before, after))
     if alone := sorted(earlier.keys() ^ later.keys()):
         raise ValueError(f"{len(alone)} references stand on one side alone, the first is {alone[0]}")
@@ -52,7 +52,7 @@ def compare_findings(before: Iterable[Reference], after: Iterable[Reference]) ->
 
 
 def count_drift(drifts: Sequence[Drift]) -> dict[str, int]:
-    """Return the counts of a report: references, their questions, other revisions, and every kind."""
+    """Return the report's counts: references, questions, references in another revision, and each kind of change."""
     kinds = Counter(drift.kind for drift in drifts)
     return {
         "references": len(drifts),
@@ -63,14 +63,16 @@ def count_drift(drifts: Sequence[Drift]) -> dict[str, int]:
 
 
 def share_lost(counts: Mapping[str, int]) -> float | None:
-    """Return the share of references, of those looked up, whose answer their article says no longer, or not whole; None
-    where none was looked up. `counts`: as of count_drift."""
+    """Return the share of looked-up references whose article no longer says the answer, or only in part.
+
+    None if none was looked up. `counts`: as returned by count_drift.
+    """
     looked_up = counts["references"] - counts["not_looked_up"]
     return sum(counts[kind] for kind in LOST) / looked_up if looked_up else None
 
 
 def judge_drift(counts: Mapping[str, int], most: float) -> Literal["within", "over", "untold"]:
-    """Tell whether more than a share of the references (0 to 1) is lost; untold: what could not be looked up decides."""
+    """Check whether more than a share `most` (0 to 1) of references is lost; `untold`: failed look-ups would decide."""
     share = share_lost(counts)
     if share is not None and share > most:
         return "over"
@@ -79,7 +81,7 @@ def judge_drift(counts: Mapping[str, int], most: float) -> Literal["within", "ov
 
 
 def flatten_drift(drift: Drift) -> dict[str, Any]:
-    """Return a reference at two moments as one row with COLUMNS."""
+    """Return a reference at two moments as one row of the columns COLUMNS."""
     told = {"kind": drift.kind} | {
         name: getattr(drift.before, name) for name in ("question_id", "path", "sub_question", "answer", "url")
     }
@@ -90,7 +92,7 @@ def flatten_drift(drift: Drift) -> dict[str, Any]:
 
 
 def write_drift(drifts: Iterable[Drift]) -> str:
-    """Return the report as CSV text with a head line; parts that are missing stand one a line within their cell."""
+    """Return the report as CSV text with a header; missing parts of an answer share a cell, one a line."""
     file = io.StringIO(newline="")
     writer = csv.writer(file, lineterminator="\r\n", quoting=csv.QUOTE_ALL)
     writer.writerow(COLUMNS)
@@ -117,6 +119,6 @@ def _is_elsewhere(drift: Drift) -> bool:
 
 
 def _write_cell(value: Any) -> str:
-    """Return a cell; one that a spreadsheet would take for a formula gets an apostrophe in front."""
+    """Return a value as cell text; an apostrophe precedes text that a spreadsheet would run as a formula."""
     text = "" if value is None else "\n".join(value) if isinstance(value, list) else str(value)
     return f"'{text}" if text[:1] in tuple("=+-@\t\r") and text else text

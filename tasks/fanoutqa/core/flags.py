@@ -1,31 +1,31 @@
-"""What is odd about a fan-out question by its tree or by one article, and which questions lie on the same side of dev and test (§3.1, Appendix B).
+"""Flag structural faults of fan-out questions, and assign questions to the dev and test splits (§3.1, Appendix B).
 
 The paper flags two signs of a poor question: the top-level answer is not composed of the sub-answers, and two
-sub-questions rest on one article. Five articles are the least that a question needs (§3.1). A flag asks a person to look,
-so what can be composed in a simple way is let pass:
+sub-questions rest on one article. A question needs at least five articles (§3.1). A flag asks a person to look, so
+answers that can be composed in a simple way pass:
 
-- A name, title or date of the answer stands in a sub-answer, in a sub-question, in the title of an article, or its words
-  stand in a sub-question and its answer together ("liver" for a question about a kind of cancer).
-- A number is one of the sub-answers, however it is written, or follows from them: sum, average, share or difference,
-  a count up to as many as were asked about, years between two dates. A year may lie between those of the question.
-- A number that a dict gives for a name must be that of a sub-question which names it, where one says a number: two
-  values that changed places are seen.
-- Yes and no, and prose, pass: whether they follow cannot be told by looking for them.
+- A name, title or date of the answer stands in a sub-answer, in a sub-question or in the title of an article; or its
+  words stand in a sub-question and its answer together ("liver" for a question about a kind of cancer).
+- A number is one of the sub-answers, in any notation, or follows from them: a sum, average, share or difference, a
+  count up to the number of things asked about, years between two dates. A year may lie between those of the question.
+- A number that a dict gives for a name must be the number of a sub-question which mentions that name, if one has a
+  number. This reveals two swapped values.
+- Yes and no, and prose, pass: a text search cannot decide whether they follow.
 
 Of the thirty articles near a question hardly one holds its answers, and reading an article's words, dates and numbers
-takes much longer than looking for some letters in it. So names are looked for first: an answer of words alone whose
-longest word begins with letters that stand nowhere in a text is not said by it, whatever else there is.
+takes much longer than searching it for a few letters. So a prefix search runs first: if an answer consists of words
+alone and the first letters of its longest word occur nowhere in a text, the text does not say it.
 
-The dev part shows its answers, so the test part must not ask about the same articles. Questions are twins when they share
-at least half of the articles of the smaller one, since a test question about five of the ten countries of a dev question
-is answered there too. A question lies on the side of the nearest twin before it (of equals, the first);
-one without a twin before it on the side that the digest of one of its articles gives: of them all the one whose digest is
-least, which questions about nearly the same articles have in common more often than not.
+The dev split shows its answers, so the test split must not ask about the same articles. Two questions are twins if they
+share at least half of the articles of the smaller one: a dev question about ten countries also answers a test question
+about five of them. A question joins the split of the nearest twin before it (of equally near ones, the first). Without
+an earlier twin, the split follows from the least digest among its articles, which questions about nearly the same
+articles mostly have in common.
 
-So a question's side follows from its own articles and those of the twins before it. What comes behind it moves nothing,
-nor does what is dropped in review, which keeps its place here; what comes before it moves it only where it is a twin, and
-then to that twin. Without an order no rule can do better: two twins that lay apart while each stood alone cannot come
-together unless one moves. A question between two groups that lie apart joins the nearer one.
+So a question's split depends on its own articles and those of earlier twins. Later questions never move it, nor do
+questions dropped in review, which keep their place here; an earlier question moves it only if it is a twin, and then to
+that twin's split. Without an order no rule can do better: two twins assigned to different splits while each stood alone
+cannot come together unless one moves. A question between two groups in different splits joins the nearer one.
 """
 
 import hashlib
@@ -70,10 +70,10 @@ FLAGS: Mapping[str, str] = MappingProxyType(
         "duplicate": "Another question says nearly the same; or one of the two is generated and holds nearly all facts of the other.",
     }
 )
-"""Every flag of the benchmark and what it means."""
+"""Flag code → meaning, for all flags of the benchmark."""
 
 SAME_FACTS_FROM = 2 / 3
-"""Share of the facts of the smaller question from which two ask the same of the same set (ours)."""
+"""Least share of the smaller question's facts that two questions share if they ask the same of the same set (ours)."""
 _PLACES_AT_MOST = 3
 _NUMBERS_AT_MOST = 150
 _YEARS = re.compile(r"(?<![\w.,])(?:1[0-9]|20)[0-9]{2}(?![\w.,][0-9])")
@@ -81,15 +81,15 @@ _DIGIT = re.compile(r"[0-9]")
 
 
 def find_structure_flags(question: FanOutQuestion) -> list[Flag]:
-    """Return what is odd about a question's answer and articles; without a decomposition only the articles are counted."""
+    """Return the flags on a question's answer and articles; without a decomposition, only on the number of articles."""
     return [*_find_uncomposed(question), *_find_same_articles(question), *_find_few_articles(question)]
 
 
 def find_same_facts(questions: Sequence[FanOutQuestion]) -> Iterator[tuple[int, int, float]]:
-    """Yield pairs of places where one question holds nearly all facts of the other, and the share of the smaller one's facts.
+    """Yield (index, index, share) of questions that share nearly all facts of the smaller one; `share` is that share.
 
-    A fact is an article and what it answers. Embeddings do not find these: one question in other words is often further
-    from itself than from another one about the same set. The answer of the larger question gives that of the smaller one.
+    A fact is an article and its sub-answer. Embeddings do not find these pairs: a question is often further from its
+    own paraphrase than from another question about the same set. The larger question's answer reveals the other's.
     """
     seen: list[frozenset[tuple[str, frozenset[str]]]] = []
     using: dict[tuple[str, frozenset[str]], list[int]] = defaultdict(list)
@@ -142,9 +142,9 @@ def _list_uncomposed(answer: Answer, question: FanOutQuestion) -> list[str]:
 
 
 def _list_swapped(answer: Answer, question: FanOutQuestion) -> Iterator[tuple[str, str, str]]:
-    """Yield the keys of a dict with a number that no sub-question which names the key says, and what one says.
+    """Yield (key, number, number of a sub-question) for dict entries whose number no sub-question on the key gives.
 
-    Names are left out: what is asked about a name first is often a step on the way to its answer.
+    Values without a number are left out: the first sub-question on a key is often a step on the way to its answer.
     """
     numbers = (
         {key: str(value) for key, value in answer.items() if _has_number(value)} if isinstance(answer, dict) else {}
@@ -164,7 +164,7 @@ def _has_number(answer: Answer) -> bool:
 
 
 def _list_parts(answer: Answer) -> Iterator[tuple[bool, str | bool]]:
-    """Yield the parts of an answer, each with whether it is the key of a dict."""
+    """Yield (whether it is a dict key, part) for each part of an answer."""
     if isinstance(answer, Mapping):
         for key, value in answer.items():
             yield True, str(key)
@@ -177,19 +177,19 @@ def _list_parts(answer: Answer) -> Iterator[tuple[bool, str | bool]]:
 
 
 def _list_cells(subs: Sequence[SubQuestion]) -> Iterator[str]:
-    """Yield the parts of the sub-answers, each to stand in a paragraph of its own."""
+    """Yield the parts of the sub-answers; callers give each its own paragraph."""
     for sub in subs:
         yield from (str(part) for part in list_primitives(sub.answer))
 
 
 def _is_between(key: str | bool, texts: Sequence[str]) -> bool:
-    """True for a year that lies between two of the questions: "from 1996 to 2000" asks for 1999."""
+    """True for a year between two years of the questions: "from 1996 to 2000" covers 1999."""
     years = [int(found) for text in texts for found in _YEARS.findall(text)]
     return isinstance(key, str) and bool(_YEARS.fullmatch(key) and years) and min(years) <= int(key) <= max(years)
 
 
 def _is_composed(part: str, numbers: KnownText | None, subs: Sequence[SubQuestion]) -> bool:
-    """True when a number follows from others, or all words stand in a sub-question with its answer."""
+    """True if a number follows from others, or if one sub-question with its answer has all words."""
     if _DIGIT.search(part):
         return numbers is not None and find_answer(part, numbers).found is not False
     words = {each.value for each in read_amounts(part)}
@@ -199,7 +199,7 @@ def _is_composed(part: str, numbers: KnownText | None, subs: Sequence[SubQuestio
 
 
 def _list_derived(subs: Sequence[SubQuestion]) -> Iterator[str]:
-    """Yield the numbers that follow from sub-answers, each rounded to a few places, for a paragraph of its own."""
+    """Yield the numbers that follow from sub-answers, each rounded to 0 up to _PLACES_AT_MOST places."""
     for group in _list_groups(subs):
         truths = [sub.answer for sub in group if isinstance(sub.answer, bool)]
         lengths = [len(sub.answer) for sub in group if isinstance(sub.answer, list | dict)]
@@ -211,7 +211,7 @@ def _list_derived(subs: Sequence[SubQuestion]) -> Iterator[str]:
 
 
 def _list_groups(subs: Sequence[SubQuestion]) -> Iterator[Sequence[SubQuestion]]:
-    """Yield the sub-questions beside each other, level by level."""
+    """Yield each group of sibling sub-questions, a level before those below it."""
     yield subs
     for sub in subs:
         if sub.decomposition:
@@ -219,7 +219,7 @@ def _list_groups(subs: Sequence[SubQuestion]) -> Iterator[Sequence[SubQuestion]]
 
 
 def _list_numbers(group: Sequence[SubQuestion]) -> Iterator[list[float]]:
-    """Yield numbers that may be reckoned with: one of each sub-question, those of one answer, all; and years of dates."""
+    """Yield groups of numbers to combine: one of each sub-question, all, those of one answer, the years of dates."""
     read = [[each.value for cell in _list_cells([sub]) for each in read_amounts(cell)] for sub in group]
     found = [[float(value.number) for value in values if isinstance(value, Count)] for values in read]
     yield [numbers[0] for numbers in found if len(numbers) == 1]
@@ -243,7 +243,7 @@ def _calculate(numbers: Sequence[float]) -> Iterator[str]:
 
 
 def _round(number: float) -> Iterator[str]:
-    """Yield a number rounded to 0 and more places."""
+    """Yield a number rounded to each of 0 to _PLACES_AT_MOST places, without repeats."""
     yield from dict.fromkeys(write_number(round(number, places)) for places in range(_PLACES_AT_MOST + 1))
 
 
@@ -270,22 +270,22 @@ def _find_few_articles(question: FanOutQuestion) -> Iterator[Flag]:
 
 
 def _first_large(title: str) -> str:
-    """Return a title as MediaWiki files it: its first letter is large."""
+    """Return a title as MediaWiki stores it: with a capital first letter."""
     return title[:1].upper() + title[1:]
 
 
 _BRACKETS = re.compile(r"[(\[][^()\[\]]*[)\]]")
 _LEAST_LETTERS, _BEGINNING = 6, 4
-"""Letters of a word that counts, and those of its beginning that no plural or possessive changes."""
+"""Least letters of a word to search for, and letters of its prefix, which no plural or possessive changes."""
 _OTHERWISE_WRITTEN = frozenset({"percent", "january", "february", "september", "october", "november", "december"})
 
 
 def list_beginnings(answers: Iterable[Answer]) -> frozenset[str]:
-    """Return letters that a folded text must hold, all of them, to say the answers; none where nothing can be told so."""
+    """Return prefixes that a folded text must all contain to say the answers; empty if no answer has a safe prefix."""
     found = set()
     for answer in answers:
         for part in list_primitives(answer):
-            # what stands in brackets may be left out, and numbers and dates are written in many ways
+            # a text may leave out bracketed words, and write numbers and dates in many ways
             values = [] if isinstance(part, bool) else [said.value for said in read_amounts(_BRACKETS.sub(" ", part))]
             words = [value for value in values if isinstance(value, str)]
             longest = max(words, key=len, default="")
@@ -296,21 +296,21 @@ def list_beginnings(answers: Iterable[Answer]) -> frozenset[str]:
 
 
 def could_hold(beginnings: Iterable[str], folded_text: str) -> bool:
-    """True unless some of the letters stand nowhere in a text (`fold_text`)."""
+    """True if a text, folded by `fold_text`, contains all the prefixes."""
     return all(each in folded_text for each in beginnings)
 
 
 Side = Literal["dev", "test"]
 DEV_SHARE = 0.3
-"""The paper's: 310 of 1,034."""
+"""As in the paper: 310 of 1,034."""
 
 
 def split_questions(
     questions: Iterable[tuple[str, Iterable[str], Side | None]], seed: int, dev_share: float = DEV_SHARE
 ) -> dict[str, Side]:
-    """Return id → side of questions, given as id, articles and the side that a release has put it on, in their order.
+    """Return id → split of questions, which are given in order as (id, article titles, split in a release).
 
-    Over many questions `dev_share` of the groups are dev.
+    Over many questions, a share `dev_share` of the groups is dev.
     """
     sides: dict[str, Side] = {}
     seen: list[tuple[str, frozenset[str]]] = []
@@ -333,7 +333,7 @@ def split_questions(
 
 def _draw_side(articles: Iterable[str], seed: int, dev_share: float) -> Side:
     least = min((_digest(f"fanoutqa {seed} {title}") for title in articles), default=b"")
-    # digested once more, since a least digest is small
+    # hashed once more, since the least of several digests is not uniform
     return "dev" if int.from_bytes(_digest(f"fanoutqa {seed} {least.hex()}")[:8], "big") < dev_share * 2**64 else "test"
 
 

@@ -1,10 +1,10 @@
-"""Fan-out questions with their decompositions: the tree that all forms of them are read into (FanOutQA, paper §3, E.1).
+"""Fan-out questions with their decompositions: the tree that all forms are parsed into (FanOutQA, paper §3, E.1).
 
-A top-level question is answered by way of sub-questions; a sub-question rests on one article (its evidence) or on
-sub-questions of its own. In rows a tree stands as JSON text in the form that was released: `to_released` writes it,
-`read_released` reads it. Sub-questions are named by paths in the words of the authoring form: those that can be asked
-at once are `strategy[i]`, those that need answers of others `then[j]`, each counted from 0: `strategy[1].then[0]`. In
-a released question they are named as its file has them: `decomposition[3].decomposition[0]`, `necessary_evidence[2]`.
+A top-level question is answered through sub-questions; a sub-question rests on one article (its evidence) or on
+sub-questions of its own. Rows hold a tree as JSON text in the released form: `to_released` writes it,
+`read_released` reads it. Paths name sub-questions in the words of the authored form: those that can be asked at once
+are `strategy[i]`, those that need answers of others `then[j]`, counted from 0: `strategy[1].then[0]`. In a released
+question paths follow its file: `decomposition[3].decomposition[0]`, `necessary_evidence[2]`.
 """
 
 import json
@@ -16,9 +16,9 @@ from typing import Any
 from factmill.tasks.text.values.answers import Answer
 
 LEAST_ARTICLES = 5
-"""Different articles that a question must need (§3.1)."""
+"""Least number of different articles that a question needs (§3.1)."""
 UNRESOLVED = "###TBD###"
-"""Stands in the released files of 2026 for a page or revision that was not resolved."""
+"""Marks an unresolved page or revision in the released files of 2026."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class Evidence:
     title: str
     """As MediaWiki writes it: decoded, spaces for underscores, without the section."""
     url: str
-    """As it was written."""
+    """As written in the source."""
     pageid: int | None = None
     """None: not resolved yet."""
     revid: int | None = None
@@ -36,7 +36,7 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class SubQuestion:
-    """One question of a decomposition; either `evidence` or `decomposition` says how it is answered."""
+    """One question of a decomposition; it is answered by its `evidence` or by its own `decomposition`."""
 
     id: str
     question: str
@@ -44,43 +44,43 @@ class SubQuestion:
     evidence: Evidence | None = None
     decomposition: tuple["SubQuestion", ...] = ()
     depends_on: tuple[str, ...] = ()
-    """Ids of the questions beside it whose answers it needs."""
+    """Ids of its sibling questions whose answers it needs."""
 
 
 @dataclass(frozen=True, slots=True)
 class FanOutQuestion:
-    """A top-level question. A question of the released test part has necessary evidence alone."""
+    """A top-level question. One of the released test split has only necessary evidence."""
 
     id: str
     question: str
     decomposition: tuple[SubQuestion, ...] = ()
     answer: Answer | None = None
-    """None where it is held back (test part)."""
+    """None if it is held back (test split)."""
     categories: tuple[str, ...] = ()
     necessary_evidence: tuple[Evidence, ...] = ()
-    """Only where there is no decomposition."""
+    """Empty if there is a decomposition."""
     is_released: bool = False
     """True: paths are those of the released form."""
 
     @property
     def articles(self) -> list[str]:
-        """Titles of the different articles, in order."""
+        """Titles of the different articles, in order of use."""
         found = [sub.evidence.title for _, sub in list_sub_questions(self) if sub.evidence]
         return list(dict.fromkeys(found or [each.title for each in self.necessary_evidence]))
 
 
 def list_sub_questions(question: FanOutQuestion) -> Iterator[tuple[str, SubQuestion]]:
-    """Yield every sub-question with its path, a question before those that it rests on."""
+    """Yield (path, sub-question) for all sub-questions, a parent before its children."""
     yield from _walk(question.decomposition, "", question.is_released)
 
 
 def list_leaves(question: FanOutQuestion) -> Iterator[tuple[str, SubQuestion]]:
-    """Yield the sub-questions that rest on an article, with their paths."""
+    """Yield (path, sub-question) for the sub-questions that rest on an article."""
     return ((path, sub) for path, sub in list_sub_questions(question) if sub.evidence is not None)
 
 
 def list_references(question: FanOutQuestion) -> list[tuple[str, SubQuestion | None, Evidence]]:
-    """Return the articles that a question rests on, each with its path and the sub-question that it answers, if told."""
+    """Return (path, sub-question, article) for all articles of a question; no sub-question for necessary evidence."""
     found = [(path, sub, sub.evidence) for path, sub in list_sub_questions(question) if sub.evidence]
     return [*found, *((f"necessary_evidence[{at}]", None, each) for at, each in enumerate(question.necessary_evidence))]
 
@@ -96,12 +96,12 @@ def _walk(subs: Sequence[SubQuestion], above: str, is_released: bool) -> Iterato
 
 
 def dump_json(value: Any) -> str:
-    """Return a value as JSON text with its keys in the order they have."""
+    """Return a value as JSON text, with keys in their own order."""
     return json.dumps(value, ensure_ascii=False)
 
 
 def evidence_to_released(evidence: Evidence | None) -> dict[str, Any] | None:
-    """Return an article in the released form; what is not resolved says so as the released files do."""
+    """Return an article in the released form; unresolved ids become UNRESOLVED, as in the released files."""
     if evidence is None:
         return None
     pageid = UNRESOLVED if evidence.pageid is None else evidence.pageid
@@ -125,7 +125,7 @@ def to_released(subs: Sequence[SubQuestion]) -> list[dict[str, Any]]:
 
 
 def read_evidence(found: dict[str, Any] | None) -> Evidence | None:
-    """Read an article of the released form, as `evidence_to_released` writes it; no input of others is checked here."""
+    """Parse an article that `evidence_to_released` wrote, or that has been checked before; nothing is checked here."""
     if found is None:
         return None
     pageid, revid = (None if found[name] == UNRESOLVED else found[name] for name in ("pageid", "revid"))
@@ -133,7 +133,7 @@ def read_evidence(found: dict[str, Any] | None) -> Evidence | None:
 
 
 def read_decomposition(found: Sequence[dict[str, Any]]) -> tuple[SubQuestion, ...]:
-    """Read a decomposition that `to_released` has written."""
+    """Parse a decomposition in the form that `to_released` writes."""
     return tuple(
         SubQuestion(
             id=each["id"],

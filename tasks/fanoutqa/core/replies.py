@@ -1,9 +1,9 @@
-"""How a judge's replies about fan-out questions are read: is it objective, is it well worded? (FanOutQA, Appendices B, F).
+"""Read a judge's replies on fan-out questions: is one objective, is it well worded? (FanOutQA, Appendices B, F).
 
-The verdict is the last letter Y or N that stands by itself: alone on its line, whatever marks are around it, or behind a
-word that announces it ("Answer: N"). A letter within a sentence of the reasoning is none. Of the wording a reply says
-that nothing need change, or gives the mended question, or raises a flag with its reason. A mended question must keep the
-numbers and names of the one it mends: with `auto` it takes its place, and its answer stays as it was.
+The verdict is the last letter Y or N that stands by itself: alone on its line, with any marks around it, or after a
+word that announces it ("Answer: N"). A letter within a sentence of the reasoning does not count. On the wording, a
+reply says that no change is needed, or gives the rewritten question, or raises a flag with its reason. A rewrite must
+keep the numbers and names of the question: with the policy `auto` it replaces the question, and the answer stays.
 """
 
 import re
@@ -23,7 +23,7 @@ REWRITE = Form(quotes=True, label=LABELLED, is_open=True)
 """No change, one question, or FLAG with a reason."""
 
 MOST_VERDICT = 120
-"""Characters of a line that is a verdict and nothing else."""
+"""Most characters of a line that holds only a verdict."""
 _MARKS = r"[\s\"'“”‘’`*_~#>()\[\]{}$.,;:!–—-]*"
 _ANNOUNCED = (
     r"(?:(?:so|thus|therefore|hence),? )?(?:(?:the|my) )?(?:final )?"
@@ -102,20 +102,20 @@ _OPENINGS = frozenset(
         "with",
     ]
 )
-"""Words that are written large only because a sentence begins with them."""
+"""Words that are capitalised only because a sentence begins with them."""
 
 
 @dataclass(frozen=True, slots=True)
 class WordingReply:
-    """What a judge says of a question's wording."""
+    """A judge's finding on a question's wording."""
 
     kind: Literal["fine", "rewrite", "flag"]
     text: str
-    """The mended question, or why it cannot be mended; empty where it is fine."""
+    """The rewritten question, or the reason of the flag; empty if the wording is fine."""
 
 
 def read_verdict(text: str) -> bool | Unreadable:
-    """Return True where the last letter by itself is Y, False where it is N; Unreadable where there is none."""
+    """Return True if the last letter by itself is Y, False if it is N; Unreadable if there is none."""
     letters = [found["letter"].upper() for line in text.splitlines() if (found := _match_verdict(line))]
     if not letters:
         return Unreadable(
@@ -125,12 +125,12 @@ def read_verdict(text: str) -> bool | Unreadable:
 
 
 def _match_verdict(line: str) -> re.Match[str] | None:
-    # marks may stand at four places of the pattern, so that a long line of marks alone would be tried in very many ways
+    # marks may stand at four places of the pattern, so a long line of marks alone would backtrack very often
     return _VERDICT.fullmatch(line) if len(line) <= MOST_VERDICT else None
 
 
 def read_reason(text: str) -> str:
-    """Return the last sentence of the reasoning before a verdict; empty where only the letter was given."""
+    """Return the last sentence of the reasoning in a reply; empty if it has only the letter."""
     reasoning = [line for line in text.splitlines() if line.strip() and not _match_verdict(line)]
     if not reasoning:
         return ""
@@ -139,10 +139,10 @@ def read_reason(text: str) -> str:
 
 
 def read_wording(text: str, question: str) -> WordingReply | Unreadable:
-    """Return what a reply says of a question's wording; Unreadable where it is none of the three, or says two.
+    """Read a reply on a question's wording; Unreadable if it is none of the three kinds, or two of them.
 
-    A question that is given back as it was is fine. A rewrite is one line that asks something, and holds the numbers and
-    the names of the question and no other numbers.
+    A question repeated unchanged is fine. A rewrite is one line that asks something, and has the numbers and names of
+    the question and no other numbers.
     """
     lines = [line for line in text.splitlines() if line.strip()]
     if not lines:
@@ -167,7 +167,7 @@ def _read_rewrite(lines: Sequence[str], question: str) -> WordingReply | Unreada
 
 
 def describe_change(question: str, rewrite: str) -> str:
-    """Return in words what a rewrite changes: `changes "a" to "an", adds "in metres"`."""
+    """Return a phrase on what a rewrite changes: `changes "a" to "an", adds "in metres"`."""
     before, after = question.split(), rewrite.split()
     told = []
     for kind, start, stop, low, high in SequenceMatcher(None, before, after, autojunk=False).get_opcodes():
@@ -180,7 +180,7 @@ def describe_change(question: str, rewrite: str) -> str:
 
 
 def _read_flag(lines: Sequence[str]) -> str | None:
-    """Return the reason of a flag, empty where it has none; None where no flag is raised."""
+    """Return the reason of a flag, empty if it has none; None if there is no flag."""
     if found := _FLAG_FIRST.match(lines[0]):
         return " ".join([found["reason"], *lines[1:]])
     for at, line in enumerate(lines):
@@ -206,7 +206,7 @@ def _find_problem(question: str, rewrite: str) -> str | None:
 
 
 def _list_numbers(text: str) -> list[tuple[str, Value]]:
-    """Return numbers, dates, ordinals and decades with what they say; not the number one, which is a pronoun too."""
+    """Return (text, value) of numbers, dates, ordinals and decades; not of "one", which is a pronoun too."""
     return [
         (said, value)
         for said, value in read_values(_join_initials(text))
@@ -215,7 +215,7 @@ def _list_numbers(text: str) -> list[tuple[str, Value]]:
 
 
 def _list_names(text: str) -> Iterator[tuple[str, Value]]:
-    """Yield the words written large that are no mere openings of sentences, with what they say."""
+    """Yield (text, value) of the capitalised words, except those that merely begin a sentence."""
     for sentence in split_sentences(_join_initials(text)):
         told = read_values(sentence)
         for at, (said, value) in enumerate(told):
@@ -227,7 +227,7 @@ def _list_names(text: str) -> Iterator[tuple[str, Value]]:
 
 
 def _join_initials(text: str) -> str:
-    """Return a text with U.S. and J.K. written as US and JK, as others write them."""
+    """Return a text with initials joined: U.S. becomes US, J.K. becomes JK."""
     return re.sub(r"\b([A-Z])\.(?=[A-Z\s,;:?!)'’]|$)", r"\1", text)
 
 

@@ -1,7 +1,6 @@
-"""Rows of FanOutQA, one model a stage, and its published tables (paper §3.1, Appendix B; the released files).
+"""Row models of FanOutQA's steps and of its published tables (paper §3.1, Appendix B; the released files).
 
-Trees and answers stand in rows as JSON text (fanoutqa/core/questions.py), and exports to JSON write them out as what
-they say.
+Rows hold trees and answers as JSON text (fanoutqa/core/questions.py); exports to JSON write them as JSON values.
 """
 
 import json
@@ -22,7 +21,7 @@ Split = Literal["dev", "test"]
 
 
 class Flag(StrictModel):
-    """What a check found about a question or one of its sub-questions."""
+    """A finding of a check on a question or one of its sub-questions."""
 
     code: str
     """Short snake_case code: one of FLAGS (fanoutqa/core/flags.py)."""
@@ -31,11 +30,11 @@ class Flag(StrictModel):
     detail: str
     """One sentence: what was found, what was expected."""
     proposed: str = ""
-    """A wording of the question that would mend it, where the check proposes one."""
+    """A corrected wording of the question, if the check proposes one."""
 
 
 class FanOutRow(Row):
-    """A question as it came; the id is the released one, or digests source and question or set."""
+    """A question as read or generated; its id is the released one, or a digest of the question or of its set."""
 
     source: SourceKind
     source_name: str
@@ -46,20 +45,20 @@ class FanOutRow(Row):
     question: str
     """Empty until a generated question is worded."""
     answer: str | None
-    """JSON; null where it is held back."""
+    """JSON; null if it is held back."""
     decomposition: str
     """JSON list in the released form."""
     necessary_evidence: str | None
-    """JSON list of articles, where there is no decomposition (released test part)."""
+    """JSON list of articles, if there is no decomposition (released test part)."""
     categories: list[str]
     published_split: Split | None
-    """The part it stands in, in a released file."""
+    """Its part, dev or test, in a released file."""
     wording: str | None
-    """JSON: what a generated question's wording is made of; null for the others."""
+    """JSON: the pieces that a generated question's wording must say; null for other questions."""
     statements: list[str]
     """Ids of the statements that a generated question was made from."""
     author: str | None
-    """Model that worded a generated question; null before that, and for the others."""
+    """Model that worded a generated question; null before that, and for other questions."""
 
     def tree(self) -> FanOutQuestion:
         """Return the question as a tree."""
@@ -76,7 +75,7 @@ class FanOutRow(Row):
         )
 
     def with_tree(self, tree: FanOutQuestion) -> Self:
-        """Return this row with a question's tree in the place of its own."""
+        """Return this row with its tree replaced."""
         evidence = [evidence_to_released(each) for each in tree.necessary_evidence]
         return self.replace(
             question=tree.question,
@@ -87,67 +86,67 @@ class FanOutRow(Row):
 
 
 class Reference(Row):
-    """An article that a sub-question rests on, as of the epoch; the id is the question's with the path."""
+    """An article that a sub-question rests on, as of the epoch; the id is the question's id with the path."""
 
     question_id: str
     """Id of the question."""
     path: str
-    """Path of the sub-question, in a released file's own words where it is from one; necessary_evidence[i] where there is none."""
+    """Path of the sub-question, in the form of its source; necessary_evidence[i] if there is no sub-question."""
     sub_question: str
-    """What it is asked for."""
+    """Text of the sub-question."""
     answer: JsonText | None
     """JSON of the sub-answer."""
     title_asked: str
     """The title in the source."""
     title: str | None
-    """The page's title now, to which redirects and moves lead; null where there is none."""
+    """Current title of the page, after redirects and moves; null if there is no page."""
     pageid: int | None
-    """The page's number; null where there is none."""
+    """Page id; null if there is no page."""
     revid: int | None
     """The newest revision at or before the epoch."""
     timestamp: str | None
-    """When it was made (ISO 8601, UTC)."""
+    """Time of that revision (ISO 8601, UTC)."""
     url: str
-    """As it was written in the source."""
+    """Address of the article, as written in the source."""
     problem: str | None
     """Why the article cannot be pinned, as `reason: sentence`."""
     found: bool | None
-    """Whether the article says the sub-answer; null where that cannot be told, such as for yes or no."""
+    """Whether the article says the sub-answer; null if a text search cannot decide, such as for yes or no."""
     missing: list[str]
-    """The parts of the sub-answer that it does not say."""
+    """Parts of the sub-answer that the article does not say."""
 
 
 class ReferenceFinding(Row):
-    """Whether an article says the sub-answer; the id is the reference's."""
+    """Whether an article says the sub-answer; the id is that of the reference."""
 
     found: bool | None
     missing: list[str]
     problem: str | None
-    """Why the text of the revision cannot be had, as `reason: sentence`."""
+    """Why the text of the revision is unavailable, as `reason: sentence`."""
 
 
 class PinnedQuestion(FanOutRow):
-    """With every article pinned to a revision."""
+    """A question with every article pinned to a revision."""
 
     epoch: str
 
 
 class FlaggedQuestion(PinnedQuestion):
-    """With what checks found so far."""
+    """A question with the findings of the checks so far."""
 
     flags: list[Flag]
     near_articles: list[str]
-    """Titles of the articles nearest to the question by embedding, the nearest first; empty before they are looked for."""
+    """Titles of the articles nearest to the question by embedding, the nearest first; empty before the search."""
     judge: str | None
     """Model that judged objectivity and grammar; null before that."""
     reviewed_by: list[str]
 
 
 class FanOutQuestionRow(Row):
-    """A question of the build, as published: where it is from and what was found. Answers stand in the tables of its part."""
+    """A question as published: its source and the findings. Answers are in the tables of its part."""
 
     split: Split
-    """dev has everything, test holds answers apart."""
+    """dev has everything; test keeps its answers in a separate table."""
     source: SourceKind
     """Written by a person, from a released file, or generated from a Wikidata."""
     source_name: str
@@ -157,21 +156,21 @@ class FanOutQuestionRow(Row):
     question: str
     """The question."""
     sub_questions: int
-    """Sub-questions at all levels; 0 where they are held back."""
+    """Number of sub-questions at all levels; 0 if they are held back."""
     articles: list[str]
-    """Titles of the articles that answer it."""
+    """Titles of the articles that answer the question."""
     epoch: str
-    """Articles are those of this moment (ISO 8601, UTC)."""
+    """Moment to which articles are pinned (ISO 8601, UTC)."""
     statements: list[str]
     """Ids of the Wikidata statements that a generated question was made from."""
     flags: list[str]
-    """What checks found and reviewers let pass, as code and path; the sentences stand in the review queue."""
+    """Findings of checks that passed the review, as code and path; the review queue has the sentences."""
     judge: str | None
     """Model that judged objectivity and grammar."""
     author: str | None
-    """Model that worded it, if it is a generated one."""
+    """Model that worded the question, if it is generated."""
     reviewed_by: list[str]
-    """Who decided about its flags."""
+    """Reviewers who decided about its flags."""
     licence: str
     """Licence of the question."""
 
@@ -201,7 +200,7 @@ class HeldOutQuestion(Row):
 
 
 class HeldOutAnswer(Row):
-    """The answer to a question of the test part, which exports leave out unless it is asked for."""
+    """The answer to a question of the test part; exports include it only on request."""
 
     answer: JsonText
     """JSON: the answer."""
@@ -210,17 +209,17 @@ class HeldOutAnswer(Row):
 
 
 class Article(Row):
-    """An article that some question rests on, as of the epoch; the id is its revision's number."""
+    """An article behind published questions, as of the epoch; the id is that of its revision."""
 
     title: str
-    """The page's title."""
+    """Title of the page."""
     pageid: int
-    """The page's number."""
+    """Page id."""
     revid: int
     """The newest revision at or before the epoch."""
     timestamp: str | None
-    """When that revision was made (ISO 8601, UTC); null where a released file pinned it."""
+    """Time of that revision (ISO 8601, UTC); null if a released file pinned it."""
     url: str
-    """Address of that very revision."""
+    """Address of that revision."""
     questions: int
-    """Questions of the build that rest on it."""
+    """Number of the build's questions that rest on it."""

@@ -1,11 +1,11 @@
-"""What a wording of a question says beyond its pieces, and the units that a judge adds to one (FanOutQA, Appendix B).
+"""Check what a question's wording adds to its pieces, and the units that a judge adds to it (FanOutQA, Appendix B).
 
-A question that keeps all its pieces can still be another one: by a number, name or unit that it adds, by a second question,
-by something of its own that it says or orders. A model may use words of its own, but no more than a few.
+A wording with all its pieces can still ask something else: through an added number, name or unit, a second question, or
+another added statement or instruction. A model may add words of its own, but only a few.
 
-A judge guesses the unit of bare numbers, and may guess wrong: "in feet" of 252 metres makes a good answer a wrong one. So
-a unit that was added must stand beside the number in the article of every sub-answer that is one. The number alone in a
-cell of a table bears out no unit; then a person has to look.
+A judge guesses the unit of bare numbers, and may be wrong: "in feet" for 252 metres turns a right answer into a wrong
+one. So for every sub-answer that is a number, the article must give the number with the added unit. A number alone in
+a table cell confirms no unit; then a person has to look.
 """
 
 import re
@@ -80,7 +80,7 @@ _COMMON = frozenset(
 
 
 def find_additions(question: str, wording: Wording) -> str | None:
-    """Return what a question says beyond its pieces; None for nothing but a few words."""
+    """Return what a question adds to its pieces, as a phrase; None if it adds at most a few words."""
     pieces = " ".join(
         [wording.group, wording.owner, *wording.names, wording.format_choice(), wording.asked, wording.month]
     )
@@ -109,7 +109,7 @@ def find_additions(question: str, wording: Wording) -> str | None:
 
 
 def _list_words(question: str) -> Iterator[tuple[Told | None, Told]]:
-    """Yield the words with those before them in their sentence."""
+    """Yield (previous word in the sentence or None, word) for all words."""
     for sentence in split_sentences(question):
         before = None
         for each in read_values(sentence):
@@ -128,14 +128,14 @@ _YEARS = range(1000, 2101)
 
 
 def find_added_units(question: str, rewrite: str) -> list[str]:
-    """Return the units that a rewritten question names and the question does not: in metres, how many feet, (km)."""
+    """Return the units that only the rewritten question names: in metres, how many feet, (km)."""
     before, after = question.split(), rewrite.split()
     steps = SequenceMatcher(None, before, after, autojunk=False).get_opcodes()
     known = [each.value for each in read_amounts(question)]
     found = []
     for kind, _, _, low, high in steps:
         if kind in ("insert", "replace"):
-            # the word before tells whether what is added is measured in
+            # the word before shows whether the addition is a unit ("in", "many")
             added = " ".join(after[max(0, low - 1) : high])
             found += [
                 each for each in _list_units(added) if any(part.value not in known for part in read_amounts(each))
@@ -155,9 +155,9 @@ def _has_unit(text: str) -> bool:
 
 
 def find_unproven(unit: str, evidence: Iterable[tuple[str, Answer, str]]) -> str | None:
-    """Return what no article says of a unit, None where all bear it out; `evidence`: title, sub-answer and text of each.
+    """Return why a unit is unsupported; None if all articles support it. `evidence`: (title, sub-answer, text) each.
 
-    Dates need no unit, nor does what may be a year, as long as another number has the unit.
+    Dates need no unit; nor does a possible year, provided that another number has the unit.
     """
     proven, maybe_years = False, []
     for title, answer, text in evidence:
@@ -185,7 +185,7 @@ def _list_numbers(answer: Answer) -> Iterator[str]:
 
 
 def find_passage(answer: Answer, text: str) -> str:
-    """Return where an article says an answer that has a number: a sentence or cell; empty where it has none, or does not."""
+    """Return the sentence or cell of a text that says a numeric answer; empty if there is none, or no number."""
     if not any(_list_numbers(answer)):
         return ""
     lines = (line for line in text.split("\n\n") if any(map(str.isdigit, line)))

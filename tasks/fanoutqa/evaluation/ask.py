@@ -1,4 +1,4 @@
-"""What an evaluation on FanOutQA asks: its parameters, its questions, and their prompts in each setting (paper §3.2)."""
+"""Parameters, questions, prompts in each setting, and judging of an evaluation on FanOutQA (paper §3.2)."""
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -49,11 +49,11 @@ ALONE, TOOLS, TEXT, ARTICLES, JUDGE = (
     )
 )
 USUAL_CONTEXT = 8192
-"""Tokens of a context where neither option nor world's file says how many there are."""
+"""Tokens of a context, unless an option or the world's file sets them."""
 
 
 class FanOutEvaluationParams(JudgedParams):
-    """What an evaluation on FanOutQA can be told."""
+    """Options of an evaluation on FanOutQA."""
 
     setting: Annotated[
         tuple[Literal["closed_book", "open_book", "evidence_provided"], ...], Option("--setting", "NAME")
@@ -82,21 +82,21 @@ class FanOutEvaluationParams(JudgedParams):
 
 
 class FanOutEvaluationInputs(EvaluationInputs):
-    """What the steps of FanOutQA's evaluation read."""
+    """Resolved inputs that the steps of FanOutQA's evaluation read."""
 
     params: FanOutEvaluationParams
-    """With the context and the way to search that follow from the world's file."""
+    """Options, with the context and the search mode resolved from the world's file."""
     lemmatizer: str = ""
-    """What brings words to their dictionary form: rules, or a spaCy model with its version; empty: what is at hand."""
+    """Name of the lemmatizer: rules, or a spaCy model with its version; empty: resolved at scoring time."""
     bleurt: dict[str, str] | None = None
-    """Name and digest of the cross-encoder; None: there is no such score."""
+    """Name and digest of the cross-encoder; None: no such score."""
 
 
 def gather_questions(read: Callable[[str], pa.Table]) -> pa.Table:
-    """Return the questions of a build that have an answer, by id (rows of `FanOutGold`); `read`: its tables by name.
+    """Return a build's questions that have an answer, by id (rows of `FanOutGold`); `read`: table name → table.
 
-    A release without hidden answers lacks the references, which tell some; those of the dev part stand in its
-    decompositions too.
+    A release without hidden answers lacks the references, which give some away; the dev split also has its references
+    in its decompositions.
     """
     golds = {
         each["id"]: each["answer"]
@@ -133,7 +133,7 @@ def gather_questions(read: Callable[[str], pa.Table]) -> pa.Table:
 
 
 def _list_evidence(sub_questions: Sequence[Mapping[str, Any]]) -> Iterator[FanOutEvidence]:
-    """Yield the articles of a decomposition, in order; one that several sub-questions rest on more than once."""
+    """Yield the article of each sub-question of a decomposition, in order, with repeats."""
     for each in sub_questions:
         if each.get("evidence"):
             yield FanOutEvidence(title=each["evidence"]["title"], revid=each["evidence"]["revid"])
@@ -141,7 +141,7 @@ def _list_evidence(sub_questions: Sequence[Mapping[str, Any]]) -> Iterator[FanOu
 
 
 def list_questions(rows: pa.Table, inputs: FanOutEvaluationInputs) -> Iterator[FanOutAsked]:
-    """Yield every question (rows of `FanOutGold`) in every setting."""
+    """Yield the drawn questions (rows of `FanOutGold`) in every setting."""
     wanted = inputs.params.split
     chosen = [row for row in rows_from_arrow(FanOutGold, rows) if wanted in ("all", row.split)]
     drawn = draw_clusters([row.id for row in chosen], inputs.params)
@@ -153,7 +153,7 @@ def list_questions(rows: pa.Table, inputs: FanOutEvaluationInputs) -> Iterator[F
 
 
 def fill_prompt(asked: FanOutAsked, _: object = None) -> Ask:
-    """Return a question as its setting's first prompt, without articles: in their place stands which they are."""
+    """Return a setting's first prompt for a question; titles and revisions stand in for the texts of articles."""
     if asked.setting == EVIDENCE_PROVIDED:
         named = "\n".join(f"({each.title}, revision {each.revid} of Wikipedia)" for each in asked.evidence)
         return fill_in(load_prompt(ARTICLES), question=asked.question, articles=named)
@@ -161,7 +161,7 @@ def fill_prompt(asked: FanOutAsked, _: object = None) -> Ask:
 
 
 def converse(asked: FanOutAsked, params: FanOutEvaluationParams) -> Held:
-    """Return a question as the dialogue of its setting."""
+    """Return the dialogue that asks a question in its setting."""
     context = (params.context_tokens or USUAL_CONTEXT) * CHARACTERS
     bounds = Bounds(params.rounds, context, params.retrieval_share, params.most_tokens, params.most_seconds)
     if asked.setting == EVIDENCE_PROVIDED:
@@ -179,7 +179,7 @@ def converse(asked: FanOutAsked, params: FanOutEvaluationParams) -> Held:
 
 
 def fill_judge_prompt(row: FanOutAnswer) -> Ask:
-    """Return an answer, inside its frame, as the judge's prompt (Appendix F.3)."""
+    """Return the judge's prompt for an answer, which stands inside a frame (Appendix F.3)."""
     return fill_in(
         load_prompt(JUDGE),
         question=row.question,
@@ -190,12 +190,12 @@ def fill_judge_prompt(row: FanOutAnswer) -> Ask:
 
 
 def grade_exactly(row: FanOutAnswer) -> str:
-    """Return the grade that the program gives."""
+    """Return the grade by the program `exact`."""
     return grade_answer(row.answer_read, json.loads(row.gold))
 
 
 def mark_answer(row: FanOutAnswer, judged: Judged[str] | None, judge: str) -> JudgedFanOut:
-    """Return an answer with its grade: F without asking where it says nothing (Appendix F.3)."""
+    """Return an answer with its grade; an empty answer or a refusal gets F without a judge (Appendix F.3)."""
     if judged is None:
         grade = "F" if row.unscored in COUNTED_WRONG else ""
         return row.extend(JudgedFanOut, grade=grade, judge=judge, judge_call="", judge_unscored="", judge_detail="")
@@ -211,16 +211,19 @@ JUDGING: Judging[FanOutAnswer, str, JudgedFanOut] = Judging(
     mark=mark_answer,
     row=JudgedFanOut,
 )
-"""How answers are graded (Appendix F.3)."""
+"""Prompt, form, reader and program for grading answers (Appendix F.3)."""
 
 
 def say_gold(_: pa.Table) -> Callable[[FanOutAsked], str]:
-    """Return what the built-in oracle says to a question."""
+    """Return the built-in oracle: a function that answers a question with its gold answer."""
     return lambda asked: write_gold(json.loads(asked.gold))
 
 
 def guess_answers(rows: pa.Table) -> Callable[[FanOutAsked], str]:
-    """Return what the built-in guesser says: the commonest answer of the same kind to other questions (rows of `FanOutGold`)."""
+    """Return the built-in guesser: it gives the commonest gold answer of the same kind among other questions.
+
+    `rows`: rows of `FanOutGold`.
+    """
     commonest = CommonestAnswers((row.kind, row.gold) for row in rows_from_arrow(FanOutGold, rows))
 
     def guess(asked: FanOutAsked) -> str:

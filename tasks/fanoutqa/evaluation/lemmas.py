@@ -1,7 +1,7 @@
-"""Which lemmas answers are compared by: those of spaCy's small English model where that is installed, else those of rules.
+"""Choose and load the lemmatizer for answers: spaCy's small English model if it is installed, else rules.
 
-The public scorer uses spaCy's; spaCy is no dependency. Install it beside factmill, with its model en_core_web_sm, and it
-is used from then on.
+The public scorer uses spaCy, which is no dependency of factmill. Once spaCy and its model en_core_web_sm are installed
+in the same environment, they are used.
 """
 
 import csv
@@ -19,13 +19,13 @@ IRREGULAR = "irregular_forms.csv"
 
 
 class SpacyLemmatizer:
-    """Lemmas of a spaCy pipeline."""
+    """Lemmatizer that uses a spaCy pipeline."""
 
     def __init__(self, pipeline: Any, name: str) -> None:
-        """`pipeline`: spacy.Language; `name`: what reports call it."""
+        """`pipeline`: spacy.Language; `name`: its name in reports."""
         self.name = name
         self._pipeline = pipeline
-        # the limit is for parsers, which need much memory; none runs here
+        # the limit protects parsers, which need much memory; none runs here
         pipeline.max_length = 1 << 30
 
     def __call__(self, texts: Sequence[str]) -> list[str]:
@@ -38,10 +38,10 @@ class SpacyLemmatizer:
 
 
 def name_lemmatizer(wanted: str = "auto") -> str:
-    """Return what the lemmas wanted are called: a model with its version and spaCy's, or rules.
+    """Return the name of the chosen lemmatizer: a model with its version and spaCy's, or rules.
 
-    `wanted`: rules, a spaCy model, or auto: the usual model where it is installed, else rules. UsageError for a model that
-    is not installed.
+    `wanted`: rules, a spaCy model, or auto: the default model if it is installed, else rules. UsageError for a model
+    that is not installed.
     """
     if wanted == RuleLemmatizer.name:
         return wanted
@@ -59,7 +59,7 @@ def name_lemmatizer(wanted: str = "auto") -> str:
 
 @cache
 def load_lemmatizer(name: str) -> Lemmatizer:
-    """Return what gives lemmas, by its name as `name_lemmatizer` has it; loaded once a process."""
+    """Load the lemmatizer of a name returned by `name_lemmatizer`, once per process."""
     if name == RuleLemmatizer.name:
         with asset_path("data/lists", IRREGULAR).open(encoding="utf-8", newline="") as file:
             return RuleLemmatizer({row["form"]: row["lemma"] for row in csv.DictReader(file)})

@@ -1,6 +1,7 @@
-"""What an evaluation on FanOutQA measures (string accuracy, ROUGE, a learned metric, grades), and its figures (paper §4.1, §4.5; Table 1, Figure 2).
+"""Metrics of an evaluation on FanOutQA (string accuracy, ROUGE, a learned metric, grades), and its figures.
 
-String accuracy is that of the scorer chosen; what the other one gives stands beside where it differs.
+Paper §4.1, §4.5; Table 1, Figure 2. String accuracy is that of the chosen scorer; that of the other one is also shown
+if it differs.
 """
 
 import json
@@ -41,15 +42,15 @@ UNITS = {
     BLEURT_LIKE: "score",
     **dict.fromkeys(KINDS, "F1"),
 }
-"""Of what is not right or wrong."""
+"""Units of the metrics that are not right or wrong."""
 GROUPS = ("split", "category", "articles", "kind")
 ARTICLES = ((5, "5 or fewer"), (6, "6"), (9, "7 to 9"))
-"""Most articles that a question needs → how its group is called; beyond, MANY."""
+"""(Most articles that a question needs, name of its group); MANY for more articles."""
 MANY = "10 or more"
 
 
 def measure_fanoutqa(answers: pa.Table, seed: int, scorer: Scorer = "fixed") -> tuple[pa.Table, list[Metric]]:
-    """Return the rows of scores and the metrics of answers (rows of `ScoredFanOut`)."""
+    """Return the score rows and the metrics of answers (rows of `ScoredFanOut`)."""
     groups = list_groups(answers)
     scores = [(name, *_score(answers, name)) for name in _list_shown(answers, scorer)]
     found = [
@@ -63,7 +64,7 @@ def measure_fanoutqa(answers: pa.Table, seed: int, scorer: Scorer = "fixed") -> 
 
 
 def _list_shown(answers: pa.Table, scorer: Scorer) -> list[str]:
-    """Return the metrics that there are, in the order in which they are told."""
+    """Return the names of the available metrics, in the order of the report."""
     fixed, upstream = (LOOSE, STRICT), (UPSTREAM_LOOSE, UPSTREAM_STRICT)
     chosen, other = (fixed, upstream) if scorer == "fixed" else (upstream, fixed)
     differs = any(
@@ -76,7 +77,7 @@ def _list_shown(answers: pa.Table, scorer: Scorer) -> list[str]:
 
 
 def _score(answers: pa.Table, name: str) -> tuple[pa.Table, bool]:
-    """Return the rows of `Score` of one metric, and whether each is right or wrong."""
+    """Return the rows of `Score` of one metric, and whether each score is 0 or 1."""
     if name != JUDGED:
         return score_rows(answers, name, to_floats(answers[name])), name in (STRICT, UPSTREAM_STRICT)
     own = pc.equal(answers["unscored"], "")
@@ -88,7 +89,7 @@ def _score(answers: pa.Table, name: str) -> tuple[pa.Table, bool]:
 
 
 def find_judged(answers: pa.Table) -> Floats:
-    """Return 1.0 where the grade is B, C or E, 0.0 where it is another or nothing was answered, NaN where there is none (Appendix F.3)."""
+    """Return 1.0 for grades B, C and E, 0.0 for others and for empty answers, NaN without a grade (Appendix F.3)."""
     right = pc.is_in(answers["grade"], pa.array(sorted(RIGHT)))
     nothing = pc.is_in(answers["unscored"], pa.array(sorted(COUNTED_WRONG)))
     is_graded = pc.or_(pc.not_equal(answers["grade"], ""), nothing)
@@ -96,7 +97,7 @@ def find_judged(answers: pa.Table) -> Floats:
 
 
 def list_groups(answers: pa.Table) -> pa.Table:
-    """Return what answers are grouped by: split, first category, number of articles, kind of the gold answer."""
+    """Return the group columns of answers: split, first category, number of articles, kind of the gold answer."""
     return pa.table(
         {
             "split": answers["split"],
@@ -108,12 +109,12 @@ def list_groups(answers: pa.Table) -> pa.Table:
 
 
 def name_articles(number: int) -> str:
-    """Return the group of a question that needs so many articles."""
+    """Return the group name for a question that needs `number` articles."""
     return next((name for most, name in ARTICLES if number <= most), MANY)
 
 
 def _list_notes(answers: pa.Table) -> dict[str, str]:
-    """Return what must be known of metrics: whose lemmas, and whether a program judged."""
+    """Return metric → note: the lemmatizer, and whether a program judged."""
     lemmas = ", ".join(sorted(set(answers["lemmatizer"].to_pylist())))
     strings = dict.fromkeys((LOOSE, STRICT), f"lemmas: {lemmas}")
     public = dict.fromkeys((UPSTREAM_LOOSE, UPSTREAM_STRICT), f"as the public scorer counts; lemmas: {lemmas}")
@@ -122,7 +123,7 @@ def _list_notes(answers: pa.Table) -> dict[str, str]:
 
 
 def list_items(answers: pa.Table) -> list[Item]:
-    """Return the answers (rows of `ScoredFanOut`) as a report's browser tells them."""
+    """Return the answers (rows of `ScoredFanOut`) as items of a report's browser."""
     groups = list_groups(answers).to_pylist()
     return [
         Item(
@@ -141,7 +142,7 @@ def list_items(answers: pa.Table) -> list[Item]:
 
 
 def describe_scores(loose: float | None, grade: str, unscored: str) -> str:
-    """Return what an answer scored in a few words."""
+    """Return an answer's scores in a few words."""
     parts: Sequence[str] = (
         "" if loose is None else "says all" if loose == 1 else f"says {loose:.0%}",
         f"graded {grade}" if grade else "",
@@ -151,7 +152,7 @@ def describe_scores(loose: float | None, grade: str, unscored: str) -> str:
 
 
 def score_judged(answers: pa.Table, inputs: FanOutEvaluationInputs, tools: Tools) -> pa.Table:
-    """Return judged answers (rows of `JudgedFanOut`) as rows of the main table."""
+    """Score judged answers (rows of `JudgedFanOut`); return them as rows of `ScoredFanOut`."""
     scored = score_answers(answers, load_lemmatizer(inputs.lemmatizer or name_lemmatizer(inputs.params.lemmas)))
     found = np.full(answers.num_rows, np.nan)
     if inputs.params.bleurt is not None:
@@ -175,7 +176,7 @@ _TITLES = {
 
 
 def draw_figures(metrics: Sequence[EvaluationMetric]) -> list[Figure]:
-    """Return what each setting comes to, ours and the paper's models side by side (Figure 2), and by number of articles."""
+    """Return figures by setting, with our and the paper's models side by side (Figure 2), and by number of articles."""
     drawn = [_draw_settings(metrics, metric) for metric in _TITLES]
     groups = (*(name for _, name in ARTICLES), MANY)
     title = "Loose accuracy by number of articles that a question needs"
@@ -236,9 +237,9 @@ _TABLE_1: dict[str, tuple[tuple[float, ...], ...]] = {
         (),
     ),
 }
-"""Setting → figures of each model, in the order of _METRICS; empty: it was not measured so."""
+"""Setting → values of each model of _MODELS, in the order of _METRICS; empty: not measured in that setting."""
 UPPER_BOUND = 0.847
-"""Share of people's answers that is right by hand (§4.5)."""
+"""Share of people's answers marked right by hand (§4.5)."""
 _QUESTIONS = "the paper's questions are the test part of its own data"
 _NOTES = {
     LOOSE: f"{_QUESTIONS}; its scorer is `upstream`",
@@ -266,4 +267,4 @@ def _tell(metric: str, setting: str, model: str, value: float, where: str) -> Pa
 
 
 PAPER = tuple(_list_paper())
-"""Every model of Table 1, and people: as they were scored, and as they were marked by hand."""
+"""Values of every model of Table 1 and of people, both scored and marked by hand."""

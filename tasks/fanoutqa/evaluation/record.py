@@ -1,4 +1,4 @@
-"""FanOutQA's evaluation as commands know it."""
+"""The evaluation on FanOutQA as registered with the commands."""
 
 import json
 from collections.abc import Iterator
@@ -73,7 +73,7 @@ _STOPPED = {
 
 
 def lock_inputs(params: FanOutEvaluationParams, run: RunOptions) -> Locked[FanOutEvaluationInputs]:
-    """Return what an evaluation depends on; UsageError and SettingsError say what was expected."""
+    """Resolve the inputs that decide an evaluation; UsageError or SettingsError says what was expected."""
     if params.split == "test" and params.release and Store(Path(params.release)).is_without("fanoutqa_test_answers"):
         raise UsageError(
             f"--release {params.release}: it was made without the answers of the test part, so --split test cannot be scored; "
@@ -96,7 +96,7 @@ def lock_inputs(params: FanOutEvaluationParams, run: RunOptions) -> Locked[FanOu
 
 
 def tell_notes(inputs: FanOutEvaluationInputs) -> list[str]:
-    """Return a sentence on each kind of figure that needs one."""
+    """Return the notes for a report's figures, a sentence each."""
     told = ["ROUGE-2 counts pairs of words: a gold answer of one word has none, and gives 0 even to the oracle"]
     if inputs.lemmatizer == RuleLemmatizer.name:
         told.append(
@@ -107,13 +107,13 @@ def tell_notes(inputs: FanOutEvaluationInputs) -> list[str]:
 
 
 def list_needs(params: FanOutEvaluationParams) -> tuple[str, ...]:
-    """Return the services that are asked: the Wikipedia, where a model is shown articles."""
+    """Return the services that an evaluation calls: Wikipedia, if a model is shown articles."""
     settings = params.setting or (OPEN_BOOK, EVIDENCE_PROVIDED)
     return ("wikipedia",) if params.asks_model and {OPEN_BOOK, EVIDENCE_PROVIDED} & {*settings} else ()
 
 
 def explain_answer(row: ScoredFanOut) -> Iterator[str]:
-    """Yield what an answer's row says, as lines to read."""
+    """Yield the lines that explain one row of `fanoutqa_answers`."""
     yield f"  question    {row.question}   ({row.setting}, {row.split}; factmill explain fanoutqa {row.item})"
     yield f"  gold        {'; '.join(write_gold(json.loads(row.gold)).splitlines())}"
     yield from map(_tell_search, row.searches)
@@ -193,7 +193,7 @@ FANOUTQA_EVALUATION: Evaluation = Evaluation(
     score=score_judged,
     measure=lambda answers, inputs: measure_fanoutqa(answers, inputs.params.seed, inputs.params.scorer),
     notes=tell_notes,
-    most_asked=100,  # a dialogue holds what its model can be shown at once
+    most_asked=100,  # each dialogue holds up to a whole context in memory
     figures=draw_figures,
     items=list_items,
     paper=PAPER,

@@ -1,7 +1,7 @@
-"""What a model's searches give: articles as of the epoch, in chunks, or titles of others that there were then (paper §3.2, §4.3).
+"""Answer a model's searches: with chunks of articles as of the epoch, or titles of similar ones (paper §3.2, §4.3).
 
-The wiki is searched as it is today, so what it finds is dated before it is told; a page younger than the epoch is the same
-to a model as none. Titles that are offered are of pages that there were, by the names they have today.
+The search runs on today's wiki, so its hits are dated before the model sees them; to a model, a page younger than the
+epoch does not exist. Offered titles belong to pages that existed at the epoch, under their names of today.
 """
 
 from collections import defaultdict
@@ -17,13 +17,13 @@ from factmill.tasks.text.wikipedia_addresses import find_article_trouble, spell_
 
 _MOST_SIMILAR = 10
 _MOST_SEARCHED = 200
-"""Characters of a title that is searched for; wikis refuse long ones."""
+"""Most characters of a search query; wikis refuse longer ones."""
 _AT_ONCE = 20
-"""Questions whose articles are held in memory together."""
+"""Look-ups whose articles are in memory together."""
 
 
 def look_up(work: Work, looks: Sequence[tuple[str, Search | Provide]]) -> list[Found]:
-    """Return what each (row id, look-up) gives, in the order given."""
+    """Return the result of each (row id, look-up), in their order."""
     groups = (looks[start : start + _AT_ONCE] for start in range(0, len(looks), _AT_ONCE))
     return list(chain.from_iterable(_look_up(work, group) for group in groups))
 
@@ -48,7 +48,7 @@ def _look_up(work: Work, looks: Sequence[tuple[str, Search | Provide]]) -> list[
 
 
 def _pin(work: Work, asked: Iterable[tuple[str, Search]]) -> dict[tuple[str, str], PinnedArticle | Unpinned]:
-    """Return (row id, title) → the article of that title at the epoch."""
+    """Return (row id, title) → the article of that title at the epoch, or why there is none."""
     by_epoch: dict[str, list[tuple[str, str]]] = defaultdict(list)
     pinned: dict[tuple[str, str], PinnedArticle | Unpinned] = {}
     for row_id, search in asked:
@@ -65,11 +65,11 @@ def _pin(work: Work, asked: Iterable[tuple[str, Search]]) -> dict[tuple[str, str
 def _list_needed(
     row_id: str, look: Search | Provide, pinned: Mapping[tuple[str, str], PinnedArticle | Unpinned]
 ) -> list[tuple[str, int]]:
-    """Return the articles whose texts a look-up needs, as title and revision."""
+    """Return (title, revision) of the articles whose texts a look-up needs."""
     if isinstance(look, Provide):
         return list(look.articles)
     article = pinned[row_id, look.title]
-    # by the title that was asked for, since the page may have been given another one after the epoch
+    # under the requested title, since the page may have been renamed after the epoch
     return [(spell_title(look.title), article.revid)] if isinstance(article, PinnedArticle) else []
 
 
@@ -91,7 +91,7 @@ def _tell_missing(why: Unpinned) -> Found:
 
 
 def _find_similar(work: Work, missing: Sequence[tuple[tuple[str, Search | Provide], Found]]) -> list[Found]:
-    """Return the look-ups that found nothing with titles of other articles that there were at the epoch."""
+    """Return the failed look-ups, with titles of other articles that existed at the epoch."""
     service = work.run.services.wikipedia
     asked = [(row_id, look, found) for (row_id, look), found in missing if isinstance(look, Search)]
     searches = [call_search(service.identity, look.title[:_MOST_SEARCHED], _MOST_SIMILAR) for _, look, _ in asked]

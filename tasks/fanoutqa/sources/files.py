@@ -1,8 +1,8 @@
-"""Reader of fan-out questions, written by people or released, and the lists that questions are made from (FanOutQA, §3.1, Appendix E).
+"""Read authored or released question files, and the lists to generate questions from (FanOutQA, §3.1, Appendix E).
 
-A file is a JSON list or JSON Lines. Each row tells its form by its keys: decomposition (dev part) or
-necessary_evidence (test part) of the released form, strategy of the form of authors. A row of neither is malformed; a
-row that breaks a rule of its form is rejected with all that it breaks, by path.
+A file is a JSON list or JSON Lines. The keys of a row decide its form: `decomposition` (dev split) or
+`necessary_evidence` (test split) for the released form, `strategy` for the authored form. A row of neither form is
+malformed. A row that breaks rules of its form is rejected, with all broken rules by path.
 """
 
 from collections.abc import Iterator, Mapping
@@ -34,16 +34,16 @@ Form = Literal["authored", "released"]
 
 @dataclass(frozen=True, slots=True)
 class Examined:
-    """What a row of a file is: a question, or what is wrong with it."""
+    """A row of a file: its question, or the rules that it breaks."""
 
     form: Form | None
-    """None: neither, which `violations` says."""
+    """None for a row of neither form; `violations` says so."""
     question: FanOutQuestion | None
     violations: tuple[Violation, ...] = ()
 
 
 def examine_question(found: object, least_articles: int = LEAST_ARTICLES) -> Examined:
-    """Tell the form of a row, check it and read it; released questions need no least number of articles."""
+    """Detect the form of a row, check it and parse it; `least_articles` applies to authored questions alone."""
     if not isinstance(found, Mapping):
         return Examined(None, None, (violate("", "no_object", f"expected an object, found {describe_value(found)}"),))
     if "decomposition" in found or "necessary_evidence" in found:
@@ -58,9 +58,9 @@ def examine_question(found: object, least_articles: int = LEAST_ARTICLES) -> Exa
 
 
 def read_question_file(source: SourceFile, least_articles: int = LEAST_ARTICLES) -> Iterator[ReadRow]:
-    """Yield what becomes of each row: a FanOutRow under the question's own id, or a Reject under its place in the file.
+    """Yield the outcome of each row: a FanOutRow under the question's own id, or a Reject under its place in the file.
 
-    SourceError for a file that cannot be read or none of whose rows is of either form.
+    SourceError for an unreadable file, and for one without any row of either form.
     """
 
     def judge(row_id: str, number: int, row: Any) -> FanOutRow | Reject:
@@ -96,11 +96,11 @@ def _make_row(source: SourceFile, number: int, question: FanOutQuestion, is_rele
 
 @cache
 def load_fanout_sets() -> dict[str, SetKind]:
-    """Return unit → kind of sets that fan-out questions are made from, from `data/lists/fanout_sets.csv`."""
+    """Return unit → kind of sets to generate questions from, loaded from `data/lists/fanout_sets.csv`."""
     return read_fanout_sets(asset_path("data/lists", "fanout_sets.csv").read_text("utf-8"))
 
 
 @cache
 def load_fanout_properties() -> dict[tuple[str, str], Property]:
-    """Return (PID, members or empty) → how a property is asked, from `data/lists/fanout_properties.csv`."""
+    """Return (PID, members or empty) → phrases of a property, loaded from `data/lists/fanout_properties.csv`."""
     return read_fanout_properties(asset_path("data/lists", "fanout_properties.csv").read_text("utf-8"))

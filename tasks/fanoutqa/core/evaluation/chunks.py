@@ -1,7 +1,7 @@
-"""Articles in pieces, and which of these fit a question best (paper §4.3): BM25+ over chunks of 1,024 characters.
+"""Split articles into chunks of 1,024 characters, and select those that fit a question best by BM25+ (paper §4.3).
 
-Scores are computed in double precision, term by term in the question's order, and compared to six decimals; of equals the
-one that stands first in the article comes first. So the order is the same on any machine.
+Scores are computed in double precision, term by term in the question's order, and rounded to six decimals; ties keep
+the order of the article. So the order is the same on any machine.
 """
 
 import re
@@ -13,11 +13,11 @@ import numpy as np
 from factmill.tasks.text.sentences import split_sentences
 
 MOST = 1024
-"""Characters of a chunk."""
+"""Most characters of a chunk."""
 _WORD = re.compile(r"\w+")
 _PARTED = "\n\n"
 _AROUND = 12
-"""Characters of room for what stands around a chunk or a title when they are shown: blank lines, a mark, a heading."""
+"""Characters reserved for the surroundings of each shown chunk or title: blank lines, a mark, a heading."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,10 +25,10 @@ class Chunk:
     """A piece of an article as of the epoch."""
 
     title: str
-    """As it was asked for."""
+    """Title as requested."""
     revid: int
     number: int
-    """Its place in the article, from 1."""
+    """Its position in the article, from 1."""
     text: str
 
     def __str__(self) -> str:
@@ -36,12 +36,12 @@ class Chunk:
 
 
 def split_article(title: str, revid: int, text: str) -> list[Chunk]:
-    """Return an article in chunks, parted between paragraphs, or sentences, or words, the first of these that will do."""
+    """Split an article into chunks between paragraphs; within a long paragraph between sentences, else words."""
     return [Chunk(title, revid, number, piece) for number, piece in enumerate(split_text(text), 1)]
 
 
 def split_text(text: str) -> list[str]:
-    """Return a text, whose paragraphs are parted by blank lines, in pieces of MOST characters or less."""
+    """Split a text, whose paragraphs are separated by blank lines, into pieces of at most MOST characters."""
     pieces: list[str] = []
     for paragraph in filter(str.strip, text.split(_PARTED)):
         parts = _fill_up(_list_parts(paragraph.strip()), " ")
@@ -53,7 +53,7 @@ def split_text(text: str) -> list[str]:
 
 
 def _list_parts(paragraph: str) -> Iterator[str]:
-    """Yield a paragraph, or its sentences where it is too long, or what words of these there is room for."""
+    """Yield a paragraph; if it is too long, its sentences; of long sentences, runs of words that fit."""
     if len(paragraph) <= MOST:
         yield paragraph
         return
@@ -76,7 +76,7 @@ def _fill_up(parts: Iterator[str], between: str) -> list[str]:
 
 
 def choose_chunks(chunks: Sequence[Chunk], query: str, room: int) -> list[Chunk]:
-    """Return the chunks that fit a query best, so many as there is room for (characters), in the order they came in."""
+    """Return the chunks that fit a query best, as many as fit in `room` characters, in their original order."""
     costs = [len(chunk.text) + _AROUND for chunk in chunks]
     room -= sum(len(title) + _AROUND for title, _ in {(chunk.title, chunk.revid) for chunk in chunks})
     if sum(costs) <= room:
@@ -91,7 +91,7 @@ def choose_chunks(chunks: Sequence[Chunk], query: str, room: int) -> list[Chunk]
 
 
 def rank_texts(texts: Sequence[str], query: str) -> list[int]:
-    """Return the places of texts, best first, by BM25+ (Lv and Zhai, 2011)."""
+    """Return the indices of texts, best first, by BM25+ (Lv and Zhai, 2011)."""
     import bm25s
 
     vocabulary: dict[str, int] = {}

@@ -1,13 +1,13 @@
-"""How a question is put to a model in each setting, turn by turn (paper §3.2, §4.3, §4.4). Nothing is sent from here.
+"""The dialogue with a model in each setting, as generators of turns (paper §3.2, §4.3, §4.4). Nothing is sent here.
 
-In the open book a model asks for articles by their titles, with the chat protocol's calls of tools, or, where a server
-knows none, by lines `SEARCH: title`; when it asks for nothing its text is the answer. What it is shown of an article are
-the chunks that fit the question best, in at most a share of its context. When the rounds are used up, or there is no room
-for one more chunk, or it has spent its tokens or seconds, it is told to answer, once; if it searches even then it has given
-no answer.
+In the open book a model requests articles by title, through the chat protocol's tool calls, or, if a server supports
+none, through lines `SEARCH: title`. A reply without requests is the answer. Of an article the model is shown the chunks
+that fit the question best, in at most a share of its context. When the rounds, tokens or seconds are used up, or there
+is no room for one more chunk, the model is asked once to answer; if it searches again, it has given no answer.
 
-Room is counted in characters, CHARACTERS a token, since servers count tokens each in their own way; what a dialogue spends
-is told by its replies. Seconds are those in which the model answered, as recorded, so that a replay ends at the same turn.
+Room is counted in characters, CHARACTERS per token, since every server counts tokens in its own way; the tokens that a
+dialogue uses come from its responses. Seconds are the model's recorded response times, so that a replay ends at the
+same turn.
 """
 
 import json
@@ -25,11 +25,11 @@ from factmill.tasks.fanoutqa.core.evaluation.rows import FanOutAsked, FanOutSear
 from factmill.tasks.text.undressing import drop_fences, drop_list_mark, drop_thoughts, unwrap
 
 CHARACTERS = 4
-"""Characters that are taken for one token."""
+"""Characters that count as one token."""
 LEAST_ROOM = 1100
-"""Characters below which there is no room for a chunk any more."""
+"""Least characters of room for one more chunk."""
 MOST_AT_ONCE = 10
-"""Searches of one turn; what is asked for beyond them is not looked up."""
+"""Most searches of one turn; further ones are not looked up."""
 Tools = Literal["auto", "always", "never"]
 SEARCH: dict[str, Any] = {
     "type": "function",
@@ -51,79 +51,79 @@ _LINE = re.compile(r"[\s*_`\"']*(?P<what>search|answer)\b[\s*_`]*[:：](?P<said>
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """How far a dialogue may go."""
+    """Limits of a dialogue."""
 
     rounds: int
-    """Turns of the model that may search."""
+    """Most turns in which the model may search."""
     context: int
-    """Characters that the model can be shown at once."""
+    """Size of the model's context in characters."""
     share: float
-    """Share of these that one look-up may fill."""
+    """Share of the context that one look-up may fill."""
     tokens: int | None = None
-    """Read and written, of all turns together, as the server counts them."""
+    """Most tokens, read and written, of all turns together, as the server counts them."""
     seconds: float | None = None
-    """In which the model answered, of all turns together."""
+    """Most seconds of response time, of all turns together."""
 
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """An article that a model asks for, by its title."""
+    """Request for an article by its title."""
 
     title: str
     epoch: str
     query: str
-    """What chunks are chosen by."""
+    """Text by which chunks are ranked."""
     room: int
-    """Characters."""
+    """Most characters of the chunks."""
 
 
 @dataclass(frozen=True, slots=True)
 class Provide:
-    """The articles that a question needs."""
+    """Request for the articles that a question needs."""
 
     articles: tuple[tuple[str, int], ...]
-    """Title and revision."""
+    """(Title, revision) each."""
     query: str
     room: int
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What a look-up gave."""
+    """Result of a look-up."""
 
     chunks: tuple[Chunk, ...] = ()
     of: int = 0
-    """Chunks that there are."""
+    """Total number of chunks."""
     similar: tuple[str, ...] = ()
-    """Articles with other titles that there were at the epoch."""
+    """Titles of other articles that existed at the epoch."""
     reason: str = ""
     """Why there is no chunk: evidence_missing, younger_than_epoch, invalid_title, redirect_loop or wikipedia_failed."""
     detail: str = ""
     is_lost: bool = False
-    """True for a failure that may pass: an answer without what was asked for would not be the model's."""
+    """True for a transient failure: an answer given without the look-up would not count as the model's."""
 
 
 @dataclass(frozen=True, slots=True)
 class FanOutGiven(Given):
-    """A model's answer, and how it came to it."""
+    """A model's answer with the course of its dialogue."""
 
     searches: tuple[FanOutSearch, ...] = ()
     context: tuple[str, ...] = ()
-    """Chunks that it was shown."""
+    """Chunks shown to the model."""
     rounds: int = 0
-    """Turns in which it searched."""
+    """Number of turns with searches."""
     stopped: str = ""
-    """Why it was told to answer: rounds, tokens, time, room; empty: it was not."""
+    """Limit that ended the searches: rounds, tokens, time, room; empty: none did."""
 
     @classmethod
     def of(cls, given: Given, **more: Any) -> Self:
-        """Return an answer with how it was come to."""
+        """Return an answer extended by the fields of its dialogue."""
         return cls(**{**{each.name: getattr(given, each.name) for each in fields(Given)}, **more})
 
     def extend(self, asked: Asked, model: type[B], name: str, /, **more: object) -> B:
-        """Return the row of an answer, with its searches."""
+        """Return the answer as a row of `model`, with its searches."""
         kept = {"searches": list(self.searches), "context": list(self.context)}
-        # the zero-argument form of super() knows no class that slots have made anew
+        # super() without arguments fails here, since slots=True recreates the class
         return Given.extend(self, asked, model, name, **kept, rounds=self.rounds, stopped=self.stopped, **more)
 
 
@@ -131,12 +131,12 @@ Held = Generator[Ask | Search | Provide, Given | Found, FanOutGiven]
 
 
 def answer_alone(ask: Ask) -> Held:
-    """Ask the question alone (closed book)."""
+    """Send the question alone (closed book)."""
     return FanOutGiven.of((yield from _ask(ask)))
 
 
 def answer_from_articles(asked: FanOutAsked, bounds: Bounds, fill: Callable[[str], Ask]) -> Held:
-    """Ask the question with the best chunks of the articles it needs; `fill`: those as the prompt."""
+    """Send the question with the best chunks of the articles it needs; `fill`: text of the chunks → prompt."""
     empty = fill("")
     room = bounds.context - _measure(empty)
     articles = tuple((each.title, each.revid) for each in asked.evidence)
@@ -148,9 +148,9 @@ def answer_from_articles(asked: FanOutAsked, bounds: Bounds, fill: Callable[[str
 
 
 def answer_with_searches(asked: FanOutAsked, bounds: Bounds, with_tools: Ask | None, in_text: Ask | None) -> Held:
-    """Ask the question and let the model search (open book): by tools, or in plain text where its server takes none.
+    """Send the question and let the model search (open book): by tools, or in plain text if its server refuses tools.
 
-    `with_tools`, `in_text`: the prompts of both ways; None: it is not asked so.
+    `with_tools`, `in_text`: the prompts of the two modes; None disables a mode.
     """
     if with_tools is not None:
         ask = replace(with_tools, tools=(SEARCH,))
@@ -163,17 +163,17 @@ def answer_with_searches(asked: FanOutAsked, bounds: Bounds, with_tools: Ask | N
 
 @dataclass(frozen=True, slots=True)
 class _Request:
-    """One search as the model asks for it."""
+    """One search as requested by the model."""
 
     call: ToolCall | None
     title: str
     trouble: str = ""
-    """Why nothing can be looked up, as it is said to the model."""
+    """Why nothing can be looked up, in the words shown to the model."""
 
 
 @dataclass(slots=True)
 class _Log:
-    """What happened in a dialogue."""
+    """The course of a dialogue so far."""
 
     searches: list[FanOutSearch] = field(default_factory=list)
     shown: list[str] = field(default_factory=list)
@@ -190,7 +190,7 @@ class _Log:
         self.seconds += given.seconds
 
     def end(self, bounds: Bounds, has_room: bool) -> str:
-        """Return which bound forbids one more search; empty: none."""
+        """Return the limit that forbids one more search; empty: none."""
         if self.rounds >= bounds.rounds:
             return "rounds"
         if bounds.tokens is not None and self.tokens_in + self.tokens_out >= bounds.tokens:
@@ -218,7 +218,7 @@ def _converse(
     read: Callable[[Given], Given | list[_Request]],
     write: Callable[[Given, Sequence[tuple[_Request, str]]], list[dict[str, Any]]],
 ) -> Held:
-    """Let a model search until it answers; `read`: a turn as an answer or as searches, `write`: results as turns."""
+    """Let a model search until it answers; `read`: reply → answer or searches, `write`: results → messages."""
     log, ask = _Log(), first
     while True:
         given = yield from _ask(ask)
@@ -285,7 +285,7 @@ def _lose(found: Found) -> FanOutGiven:
 
 
 def _measure(ask: Ask) -> int:
-    """Return how many characters a prompt has, and its answer may have."""
+    """Return the characters of a prompt plus those that its completion may have."""
     messages = ask.messages()
     said = [str(message["content"]) for message in messages]
     said += [json.dumps(message["tool_calls"]) for message in messages if "tool_calls" in message]
@@ -294,7 +294,7 @@ def _measure(ask: Ask) -> int:
 
 
 def show_chunks(chunks: Sequence[Chunk]) -> str:
-    """Return chunks as a model is shown them: article by article, with a mark where something is left out."""
+    """Return chunks as text for the model: article by article, with […] for each gap."""
     shown: list[str] = []
     for at, chunk in enumerate(chunks):
         before = chunks[at - 1] if at and chunks[at - 1].revid == chunk.revid else None
@@ -307,7 +307,7 @@ def show_chunks(chunks: Sequence[Chunk]) -> str:
 
 
 def tell_found(title: str, found: Found) -> str:
-    """Return what a search gave as the model is told it; why there is nothing is not told, since it may be of today."""
+    """Return a search's result as text for the model, without the reason for a miss, which may reveal later events."""
     if found.chunks:
         return show_chunks(found.chunks)
     near = f"Articles with titles like it: {'; '.join(found.similar)}." if found.similar else "There is none like it."
@@ -328,7 +328,7 @@ def _read_call(call: ToolCall) -> _Request:
 
 
 def _write_results(given: Given, results: Sequence[tuple[_Request, str]]) -> list[dict[str, Any]]:
-    """Return calls and what they gave as messages; arguments that are no JSON are sent back as none: servers read them."""
+    """Return tool calls and their results as messages; invalid JSON arguments become {}, since servers parse them."""
     calls = [call for request, _ in results if (call := request.call)]
     told = [
         {
@@ -350,7 +350,7 @@ def _write_results(given: Given, results: Sequence[tuple[_Request, str]]) -> lis
 
 
 def _read_lines(given: Given) -> Given | list[_Request]:
-    """Return the searches of a reply, or its answer: which of both comes first counts, since what follows is made up."""
+    """Return the searches of a reply, or its answer: the first of the two counts, since the rest is made up."""
     lines = drop_fences(given.read[0]).splitlines() if given.read else []
     titles: list[str] = []
     for at, line in enumerate(lines):
@@ -369,7 +369,7 @@ def _read_lines(given: Given) -> Given | list[_Request]:
 
 
 def _write_found(_: Given, results: Sequence[tuple[_Request, str]]) -> list[dict[str, Any]]:
-    """Return searches and what they gave as messages; the model is not shown what it made up behind them."""
+    """Return searches and their results as messages, without the text that the model made up after its searches."""
     if not results:
         return []
     said = "\n".join(f"SEARCH: {request.title}" for request, _ in results)

@@ -1,4 +1,4 @@
-"""Rows of FanOutQA's evaluation: a question in a setting, what a model answered and looked up, grades and scores (paper §3.2, §4.1)."""
+"""Row models of FanOutQA's evaluation: questions in a setting, predictions, searches, grades, scores (§3.2, §4.1)."""
 
 from typing import Literal
 
@@ -14,12 +14,12 @@ class FanOutEvidence(StrictModel):
     """An article that a question needs."""
 
     title: str
-    """As the question's source names it."""
+    """Title in the question's source."""
     revid: int
 
 
 class FanOutGold(Row):
-    """A question of the measured build, with its answer and its articles; the id is the question's."""
+    """A question of the measured build, with its answer and its articles; the id is that of the question."""
 
     question: str
     gold: str
@@ -30,7 +30,7 @@ class FanOutGold(Row):
     articles: list[str]
     """Titles of the articles that answer it."""
     evidence: list[FanOutEvidence]
-    """Those as they were pinned, each once."""
+    """The same articles as pinned, each once."""
     epoch: str
     """Moment as of which articles are shown (ISO 8601, UTC)."""
 
@@ -49,7 +49,7 @@ class FanOutAsked(Asked):
     articles: list[str]
     """Titles of the articles that answer it."""
     evidence: list[FanOutEvidence]
-    """Articles that the question needs, as they were pinned, each once."""
+    """Articles that the question needs, as pinned, each once."""
     epoch: str
     """Moment as of which articles are shown (ISO 8601, UTC)."""
 
@@ -58,62 +58,62 @@ class FanOutSearch(StrictModel):
     """One search of a model."""
 
     round: int
-    """Turn in which it searched, from 1."""
+    """Turn of the search, from 1."""
     title: str
-    """As it asked for it."""
+    """Title as the model wrote it."""
     found: str
-    """Article that it was shown; empty where there is none."""
+    """Article shown to the model; empty if there is none."""
     revid: int | None
     chunks: int
-    """Chunks of it that it was shown."""
+    """Number of its chunks shown to the model."""
     of: int
-    """Chunks that the article has."""
+    """Number of chunks of the article."""
     similar: list[str]
-    """Titles that it was offered instead: of pages that there were at the epoch, as these are called today."""
+    """Titles offered instead: of pages that existed at the epoch, under their names of today."""
     reason: str
-    """Why it was shown nothing: evidence_missing, younger_than_epoch, …; no_room, not_looked_up; empty: it was."""
+    """Why nothing was shown: evidence_missing, younger_than_epoch, …; no_room, not_looked_up; empty after a hit."""
     detail: str
 
 
 class FanOutAnswer(FanOutAsked, Answer):
-    """What the model answered, and what it had looked up."""
+    """A model's answer with its searches."""
 
     searches: list[FanOutSearch]
-    """Its searches in the open book, in order."""
+    """The model's searches in the open book, in order."""
     context: list[str]
-    """Chunks that it was shown, as `title, revision #number`."""
+    """Chunks shown to the model, as `title, revision #number`."""
     rounds: int
-    """Turns in which it searched."""
+    """Number of turns with searches."""
     stopped: str
-    """Why it was told to answer: rounds, tokens, time, room; empty: it answered by itself."""
+    """Limit that ended the searches: rounds, tokens, time, room; empty if the model answered by itself."""
 
 
 class JudgedFanOut(FanOutAnswer):
-    """With a judge's grade."""
+    """A model's answer with a judge's grade."""
 
     grade: str
-    """A to F (paper Appendix F.3); B, C and E are right. Empty where there is none."""
+    """A to F (paper Appendix F.3); B, C and E are right. Empty if there is none."""
     judge: str
-    """What judged; `exact` is a program, and no model."""
+    """Judge model; `exact` is a program, not a model."""
     judge_call: str
-    """Key of the judge's recorded call; empty where it was not asked."""
+    """Key of the judge's recorded call; empty if there was none."""
     judge_unscored: Unscored
-    """Why there is no grade where the judge was asked: judge_unreadable, judge_failed."""
+    """Why a call to the judge gave no grade: judge_unreadable, judge_failed."""
     judge_detail: str
-    """One sentence about that."""
+    """The same in one sentence."""
 
 
 class ScoredFanOut(JudgedFanOut):
-    """A row of the published table `fanoutqa_answers`: scores are null where there is none."""
+    """A row of the published table `fanoutqa_answers`; a missing score is null."""
 
     loose: float | None
     """Share of the gold answer's strings that the answer says."""
     strict: float | None
-    """1 where it says all of them, else 0."""
+    """1 if the answer says all of them, else 0."""
     upstream_loose: float | None
-    """As the public scorer has it, quirks included."""
+    """The same share by the public scorer, quirks included."""
     upstream_strict: float | None
-    """Likewise: 1 where the public scorer finds all of them, else 0."""
+    """1 if the public scorer finds all strings, else 0."""
     rouge1: float | None
     """ROUGE-1 with the gold answer, F1."""
     rouge2: float | None
@@ -121,6 +121,6 @@ class ScoredFanOut(JudgedFanOut):
     rougeL: float | None  # noqa: N815 - so the measure is written
     """ROUGE-L, F1."""
     bleurt_like: float | None
-    """Score of a cross-encoder, where one was named; it stands in for BLEURT."""
+    """Score of a cross-encoder that stands in for BLEURT, if one was given."""
     lemmatizer: str
-    """By what words were brought to their dictionary form."""
+    """What turned words into their dictionary forms."""

@@ -1,11 +1,11 @@
-"""The columns of scores that answers get: string accuracy by both scorers, ROUGE, and a learned metric (§4.1).
+"""Score columns of answers: string accuracy by both scorers, ROUGE, and a learned metric (§4.1).
 
-An empty answer and a refusal say none of the gold answer and count 0, as in the paper (§4.2); what else is unscored has no
-number. The public scorer reads answers as they were given, a part of one too, and counts a question without one as 0: the
-upstream columns do so, and have no number only where the model failed, or what it looked up.
+An empty answer and a refusal say none of the gold answer and score 0, as in the paper (§4.2); other unscored answers
+have no number. The public scorer reads answers as given, even truncated ones, and scores a question without an answer
+as 0. The upstream columns do the same, and have no number only if the model or one of its look-ups failed.
 
-Words are those of rouge-score with its stemmer, and so are the numbers; counting is done here, since that library's table
-for the longest common subsequence grows with the product of both lengths.
+ROUGE uses the words of rouge-score with its stemmer, and gives the same numbers. Counting is done here, since that
+library's table for the longest common subsequence grows with the product of both lengths.
 """
 
 import json
@@ -27,7 +27,7 @@ KINDS = ("rouge1", "rouge2", "rougeL")
 
 
 def rouge(answers: Sequence[str], golds: Sequence[Gold]) -> dict[str, Floats]:
-    """Return the F1 of each kind: 0 for an answer without words, NaN where the gold answer has none."""
+    """Return the F1 of each kind of ROUGE: 0 for an answer without words, NaN if the gold answer has none."""
     stem = _CachedStemmer()
     known = cache(lambda text: _split(text, stem))
     rows = [_score(known(write_gold(gold)), _split(answer, stem)) for answer, gold in zip(answers, golds, strict=True)]
@@ -36,7 +36,7 @@ def rouge(answers: Sequence[str], golds: Sequence[Gold]) -> dict[str, Floats]:
 
 
 class _CachedStemmer:
-    """NLTK's Porter stemmer, as rouge-score uses it, asked once a word."""
+    """NLTK's Porter stemmer, as rouge-score uses it, with cached stems."""
 
     def __init__(self) -> None:
         from nltk.stem.porter import PorterStemmer
@@ -71,7 +71,7 @@ def _f1(shared: int, answer: int, gold: int) -> float:
 
 
 def _find_longest(gold: Sequence[str], answer: Sequence[str]) -> int:
-    """Return the length of the longest common subsequence: a bit a word of the gold answer, a step a word of the answer."""
+    """Return the length of the longest common subsequence, bit-parallel: a bit per gold word, a step per other."""
     places: dict[str, int] = {}
     for at, word in enumerate(gold):
         places[word] = places.get(word, 0) | 1 << at
@@ -83,7 +83,7 @@ def _find_longest(gold: Sequence[str], answer: Sequence[str]) -> int:
 
 
 def score_answers(answers: pa.Table, lemmatize: Lemmatizer) -> pa.Table:
-    """Return answers (rows of `FanOutAnswer`) with columns loose, strict, upstream_…, rouge1, rouge2, rougeL and lemmatizer."""
+    """Add the columns loose, strict, upstream_…, rouge1, rouge2, rougeL and lemmatizer to rows of `FanOutAnswer`."""
     golds = [json.loads(gold) for gold in answers["gold"].to_pylist()]
     unscored: list[str] = answers["unscored"].to_pylist()
     read: list[str] = answers["answer_read"].to_pylist()
@@ -107,20 +107,20 @@ def _count_unanswered(values: Floats, unscored: Sequence[str]) -> Floats:
 
 METRIC = "bleurt_like"
 DIGITS = 2
-"""Of a score: processors differ in the last bits of the encoder's numbers."""
+"""Decimals of a score: processors differ in the last bits of the encoder's numbers."""
 WANTED = (frozenset({"score", "similarity", "bleurt", "entailment", "label_0"}),)
-"""What checkpoints call the label that says how alike two texts are."""
+"""Names that checkpoints give to the label for the similarity of two texts."""
 Pair = tuple[str, str]
 
 
 def pair_answers(answers: Sequence[str], golds: Sequence[Gold]) -> list[Pair | None]:
-    """Return the pair of each answer, the gold answer as text first; None where either says nothing."""
+    """Return (gold answer as text, answer) for each answer; None if either is blank."""
     pairs = ((write_gold(gold), answer) for answer, gold in zip(answers, golds, strict=True))
     return [(gold, answer) if gold.strip() and answer.strip() else None for gold, answer in pairs]
 
 
 def place_scores(pairs: Sequence[Pair | None], scores: Floats) -> Floats:
-    """Return the scores of pairs, which have one each in order, in the places of their answers; NaN where there is no pair."""
+    """Return the scores of pairs aligned with their answers, rounded to DIGITS decimals; NaN if there is no pair."""
     placed = np.full(len(pairs), np.nan)
     placed[[at for at, pair in enumerate(pairs) if pair]] = np.round(scores, DIGITS)
     return placed
@@ -128,15 +128,15 @@ def place_scores(pairs: Sequence[Pair | None], scores: Floats) -> Floats:
 
 Scorer = Literal["fixed", "upstream"]
 _AT_ONCE = 5_000
-"""Answers that are held in the form in which they are compared."""
+"""Answers held in prepared form at a time."""
 
 
 def loose(
     answers: Sequence[str], golds: Sequence[Gold], lemmatize: Lemmatizer, scorer: Scorer = "fixed"
 ) -> tuple[Floats, Floats]:
-    """Return the share of what each gold answer says that its answer says, and 1 where that is all of it, else 0.
+    """Return for each answer the share of its gold answer's strings that it says, and 1 if it says all, else 0.
 
-    NaN where there is nothing to find; `upstream`: where the public scorer divides by zero.
+    NaN if there is nothing to find; with `upstream`, if the public scorer divides by zero.
     """
     score = _score_fixed if scorer == "fixed" else _score_upstream
     found = np.array(list(score(answers, golds, lemmatize)), np.float64).reshape(-1, 2)

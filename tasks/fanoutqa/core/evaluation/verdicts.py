@@ -1,11 +1,11 @@
 """Grades of answers: by a judge's letter, by the program `exact`, and by people (FanOutQA, Appendix F.3).
 
-A judge thinks aloud before it grades; its last grade counts, and what grades with something else, or not at all, is
-Unreadable: nothing is scored by guessing.
+A judge reasons before it grades; its last grade counts. A reply with another grade, or none, is Unreadable: nothing is
+scored by guessing.
 
-It is a lexical lower bound: numbers, dates and amounts count by value (text/values/answers.py), all else by the words of
-`fixed` string accuracy, and the same in other words does not count. On the other side it sees neither what an answer
-denies or leaves open, nor something untrue beside the gold answer.
+The program gives a lexical lower bound: numbers, dates and amounts count by value (text/values/answers.py), all else by
+the words of `fixed` string accuracy; a paraphrase does not count. But it detects neither denials and hedges, nor false
+statements next to the gold answer.
 """
 
 import json
@@ -31,11 +31,11 @@ GRADES = {
     "F": "no answer to the question, or otherwise invalid",
 }
 RIGHT = frozenset({"B", "C", "E"})
-"""Grades that count 1.0; all others count 0.0."""
+"""Grades that score 1.0; all others score 0.0."""
 VERDICT = Form(
     kind="lines", head="(?:(?:final|overall|my|the) )*(?:verdict|grade)", point="[:=]", quotes=True, last_counts=True
 )
-"""`Verdict: C`, or the letter alone on its line, as the paper asks for it."""
+"""`Verdict: C`, or the letter alone on its line, as in the paper."""
 _EXPECTED = 'a letter from A to F in a line of the form "Verdict: C"'
 _LABELLED = re.compile(
     r"(?:(?:so|thus|therefore|hence),? )?(?:(?:the|my) )?(?:(?:final|correct|overall) )?"
@@ -47,7 +47,7 @@ _DRESS = re.compile(r"^[\s*_`#>\-•]+|(?<![\s*_`])[\s*_`]+$")
 
 
 def read_grade(text: str) -> str | Unreadable:
-    """Return the last grade in a judge's reply, a capital letter."""
+    """Return the last grade in a judge's reply as a capital letter; Unreadable if there is none."""
     for line in reversed(unicodedata.normalize("NFKC", text).splitlines()):
         said = _DRESS.sub("", line)
         if bare := _GRADE.fullmatch(said):
@@ -63,7 +63,10 @@ _LEMMAS = RuleLemmatizer({})
 
 
 def grade_answer(answer: str, gold: Gold, lemmatize: Lemmatizer = _LEMMAS) -> str:
-    """Return the grade of an answer: F says nothing, A some of the gold answer, D none of it; of all of it B with more words, C without."""
+    """Return a grade by the share of the gold answer in an answer.
+
+    F: it says nothing; D: none of it; A: some of it; B: all of it, in more words than the gold answer; C: all of it.
+    """
     references = list(list_references(gold))
     if not answer.strip() or not references:
         return "F"
@@ -78,17 +81,17 @@ def grade_answer(answer: str, gold: Gold, lemmatize: Lemmatizer = _LEMMAS) -> st
 
 
 BY_WORTH = ("F", "D", "A", "E", "C", "B")
-"""Grades, the worst first, as they are told to people."""
+"""Grades, the worst first, as shown to people."""
 
 
 def list_grades(row: Mapping[str, Any]) -> Iterator[Part]:
-    """Yield the grade of a row of `fanoutqa_answers`; none where no judge was asked, or failed."""
+    """Yield the gradable part of a row of `fanoutqa_answers`; nothing if there was no judge, or if it failed."""
     if row["grade"] or row["judge_unscored"] == "judge_unreadable":
         yield Part("", row["question"], write_gold(json.loads(row["gold"])), row["answer_read"], row["grade"])
 
 
 def pose_answer(row_id: str, question: str, gold: str, answer: str) -> FanOutAnswer:
-    """Return an answer of somebody's own, as a judge takes it; `gold`: text, or JSON of a dict or list."""
+    """Return a free-standing answer as a row for a judge; `gold`: text, or JSON of a dict or list."""
     try:
         value = json.loads(gold)
     except ValueError:

@@ -1,13 +1,13 @@
-"""The form in which people write fan-out questions, checked and read (FanOutQA, Appendix E.1).
+"""The form in which people write fan-out questions: check, parse and format it (FanOutQA, Appendix E.1).
 
-A question is an object with question, answer, and what answers it: evidence, the address of one article, or strategy,
-a list of questions in the same form; those that can only be asked when the strategy is answered stand in then. Paths
-name a question by these words: strategy[1].then[0].
+A question is an object with `question`, `answer`, and its support: either `evidence`, the address of one article, or
+`strategy`, a list of questions in the same form. Questions that need the answers of the strategy stand in `then`. Paths
+use these words: strategy[1].then[0].
 
-Released questions on articles can be written in this form and read back without loss. For that a question may also have what no
-author needs to give: id (else derived from the wording and the path), depends_on (else a question under then waits for
-all of the strategy), page (id, revision and title of the article, where they are known), categories (top-level), and
-order (the ids of strategy and then, where they were mixed; each keeps its own order).
+Released questions on articles can be written in this form and read back without loss. For that a question may have
+keys that no author needs: `id` (default: derived from the wording and the path), `depends_on` (default: a question
+under `then` needs all of the strategy), `page` (id, revision and title of the article, if known), `categories`
+(top-level), and `order` (the ids under strategy and then, if they were mixed; each list keeps its own order).
 """
 
 import unicodedata
@@ -48,7 +48,7 @@ _ID_DIGITS = 16
 
 
 def check_authored(found: object, least_articles: int = LEAST_ARTICLES) -> list[Violation]:
-    """Return every rule of the form that a question breaks; none: `read_authored` can read it."""
+    """Return all violations of the authored form; if there are none, `read_authored` can parse the question."""
     if not isinstance(found, Mapping):
         return [expect("", "no_object", "an object with question, strategy and answer", found)]
     broken = [*_check_question(found, "", 0), *check_categories(found), *check_ids(found, _LISTS)]
@@ -61,7 +61,7 @@ def check_authored(found: object, least_articles: int = LEAST_ARTICLES) -> list[
 
 
 def read_authored(found: Mapping[str, Any]) -> FanOutQuestion:
-    """Read a question that `check_authored` passes."""
+    """Parse a question that passes `check_authored`."""
     top_id = found.get("id") or _digest_top(found["question"])
     return FanOutQuestion(
         id=top_id,
@@ -73,7 +73,7 @@ def read_authored(found: Mapping[str, Any]) -> FanOutQuestion:
 
 
 def write_authored(question: FanOutQuestion) -> dict[str, Any]:
-    """Return a question in the form of authors; ValueError for one whose answer and decomposition are held back."""
+    """Return a question in the authored form; ValueError if its answer or decomposition is held back."""
     if question.answer is None or not question.decomposition:
         raise ValueError(f"{question.id}: has no answer or no decomposition; expected a question of the dev part")
     form: dict[str, Any] = {} if question.id == _digest_top(question.question) else {"id": question.id}
@@ -85,7 +85,7 @@ def write_authored(question: FanOutQuestion) -> dict[str, Any]:
 
 
 def _digest_top(wording: str) -> str:
-    """Return the id of a question by its wording alone, so that editing an answer moves nothing between splits."""
+    """Return a question's id, a digest of its wording alone: editing an answer moves nothing between splits."""
     return digest_json(" ".join(unicodedata.normalize("NFC", wording).split()).casefold())[:_ID_DIGITS]
 
 
@@ -109,7 +109,7 @@ def _check_question(found: Mapping[Any, Any], path: str, level: int) -> Iterator
 
 
 def _check_support(found: Mapping[Any, Any], path: str, level: int) -> Iterator[Violation]:
-    """Yield what is wrong with how a question is answered: by an article, or by a strategy."""
+    """Yield violations in a question's support, which is an article or a strategy."""
     if "evidence" in found:
         if level == 0:
             told = "has evidence of its own; expected it at sub-questions alone, of which no article answers all"
@@ -160,7 +160,7 @@ def _check_page(found: Mapping[Any, Any], path: str) -> Iterator[Violation]:
 
 
 def _check_dependences(found: Mapping[Any, Any], path: str) -> Iterator[Violation]:
-    """Yield what is wrong with depends_on of the questions below one, and with their order."""
+    """Yield violations in depends_on and order of a question's children."""
     subs = [(kind, at, sub) for kind in _LISTS for at, sub in enumerate_subs(found, [kind], path)]
     well_formed = [(kind, at, sub) for kind, at, sub in subs if isinstance(sub, Mapping)]
     paths = {sub["id"]: at for _, at, sub in well_formed if is_text(sub.get("id"))}
@@ -194,7 +194,7 @@ def _check_dependences(found: Mapping[Any, Any], path: str) -> Iterator[Violatio
 
 
 def _article_key(found: Mapping[Any, Any]) -> str:
-    """Return what tells articles apart: the title, or the address where it is none, which is told elsewhere."""
+    """Return the key that distinguishes articles: the title, or an invalid address itself, reported elsewhere."""
     page = found.get("page")
     title = page.get("title") if isinstance(page, Mapping) else None
     return spell_title(title) if is_text(title) else spell_title(_title_of(found["evidence"]))
@@ -238,7 +238,7 @@ def _read_evidence(found: Mapping[str, Any]) -> Evidence | None:
 
 
 def _write_subs(subs: Sequence[SubQuestion], top_id: str, path: str) -> dict[str, Any]:
-    """Return strategy and then of a decomposition; ids are written where anything needs them."""
+    """Return a decomposition as strategy and then; ids are written only if something refers to them."""
     first = tuple(sub.id for sub in subs if not sub.depends_on)
     later = [sub for sub in subs if sub.depends_on]
     in_order = [*first, *(sub.id for sub in later)]

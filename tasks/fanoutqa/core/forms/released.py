@@ -1,12 +1,12 @@
-"""The form in which FanOutQA is released, checked, read and written.
+"""The form in which FanOutQA is released: check and parse it.
 
-The dev part has {id, question, decomposition, answer, categories}, each sub-question {id, question, decomposition,
-answer, depends_on, evidence} and each article {pageid, revid, title, url}. The test part holds answers back:
-{id, question, necessary_evidence, categories}. Where the files of 2026 could not resolve an article, its page or
-revision reads ###TBD###. Violations are named by the places in the file: decomposition[1].decomposition[0].
+The dev split has {id, question, decomposition, answer, categories}, each sub-question {id, question, decomposition,
+answer, depends_on, evidence} and each article {pageid, revid, title, url}. The test split holds answers back:
+{id, question, necessary_evidence, categories}. If the files of 2026 could not resolve an article, its page or
+revision reads ###TBD###. Violations carry paths in the file: decomposition[1].decomposition[0].
 
-Its questions are not held to what authors are asked for: an article may be any page of the English Wikipedia that has a
-history, `title` names it, and what stands behind the path of its address, such as a bare question mark, is let be.
+Released questions need not meet the rules for authors: an article may be any page of the English Wikipedia that has a
+history, `title` names it, and anything after the path of its address, such as a bare question mark, is ignored.
 """
 
 from collections.abc import Iterator, Mapping
@@ -48,17 +48,17 @@ _ARTICLE_KEYS = ("pageid", "revid", "title", "url")
 
 @dataclass(frozen=True, slots=True)
 class UnresolvedReference:
-    """An article whose page or revision is not known yet."""
+    """An article whose page or revision is still unknown."""
 
     question_id: str
     path: str
-    """Of the sub-question, such as decomposition[1]; necessary_evidence[i] in the test part."""
+    """Path of the sub-question, such as decomposition[1]; necessary_evidence[i] in the test split."""
     title: str
     url: str
 
 
 def list_unresolved(question: FanOutQuestion) -> list[UnresolvedReference]:
-    """Return the references of a question whose page or revision is not known, in order."""
+    """Return the references of a question whose page or revision is unknown, in order."""
     return [
         UnresolvedReference(question.id, path, each.title, each.url)
         for path, _, each in list_references(question)
@@ -67,7 +67,7 @@ def list_unresolved(question: FanOutQuestion) -> list[UnresolvedReference]:
 
 
 def check_released(found: object) -> list[Violation]:
-    """Return every rule of the released form that a question breaks; none: `read_released` can read it."""
+    """Return all violations of the released form; if there are none, `read_released` can parse the question."""
     if not isinstance(found, Mapping):
         return [expect("", "no_object", "an object with id, question and categories", found)]
     return in_order_of_file([*_check_top(found), *check_ids(found, _LISTS)])
@@ -154,7 +154,7 @@ def _check_id(found: Mapping[Any, Any], path: str) -> Iterator[Violation]:
 
 
 def _check_evidence(found: object, path: str, above: str) -> Iterator[Violation]:
-    """Yield what is wrong with an article; `above`: the key it stands under at `path`, with its dot."""
+    """Yield violations in an article; `above`: its key at `path`, with a final dot."""
     if not isinstance(found, Mapping):
         yield expect(path, "wrong_page", f"{{{', '.join(_ARTICLE_KEYS)}}} as evidence", found)
         return

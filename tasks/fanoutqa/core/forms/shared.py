@@ -1,7 +1,7 @@
-"""Rules that both written forms of fan-out questions share (FanOutQA, Appendix E): texts, answers, articles, order.
+"""Rules that the authored and the released form of fan-out questions share (Appendix E): texts, answers, pages, order.
 
-Nothing is taken for granted of what is checked: it comes from files of others, and may be of any kind, size or depth.
-What breaks a rule becomes a Violation, and checking goes on behind it, so that an author sees all of them at once.
+Checks assume nothing about their input: it comes from other people's files, and may have any type, size or depth. A
+broken rule becomes a Violation and checking continues, so that an author sees all violations at once.
 """
 
 import json
@@ -13,7 +13,7 @@ from graphlib import CycleError, TopologicalSorter
 from typing import Any, TypeGuard
 
 DEEPEST = 20
-"""Levels of questions below the top one; the released questions have 3 at most."""
+"""Most levels of questions below the top one; released questions have at most 3."""
 _SHOWN = 60
 _LONGEST_NUMBER = 10**20
 _STEP = re.compile(r"(\w+)\[([0-9]+)\]")
@@ -21,18 +21,18 @@ _STEP = re.compile(r"(\w+)\[([0-9]+)\]")
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """A rule of a form that is broken."""
+    """A broken rule of a form."""
 
     path: str
-    """Of the question that breaks it, such as strategy[1].then[0]; empty: the top-level question."""
+    """Path of the question that breaks it, such as strategy[1].then[0]; empty: the top-level question."""
     rule: str
     """Short snake_case name."""
     sentence: str
-    """Where it is broken, what was expected, what was found."""
+    """The place, what was expected, what was found."""
 
 
 def violate(path: str, rule: str, told: str) -> Violation:
-    """Return a violation whose sentence begins with its place."""
+    """Return a violation; its sentence begins with the path."""
     return Violation(path, rule, f"{path or 'top-level question'}: {told}")
 
 
@@ -42,17 +42,17 @@ def expect(path: str, rule: str, wanted: str, found: object) -> Violation:
 
 
 def in_order_of_file(found: Sequence[Violation]) -> list[Violation]:
-    """Return violations by the places of their questions, a question before those below it."""
+    """Return violations sorted by the paths of their questions, a parent before its children."""
     return sorted(found, key=lambda each: [(key, int(at)) for key, at in _STEP.findall(each.path)])
 
 
 def is_text(value: object) -> TypeGuard[str]:
-    """True for a text that is not blank and can be written as UTF-8 (no half of a surrogate pair)."""
+    """True for a non-blank string that can be encoded as UTF-8 (no lone surrogate)."""
     return isinstance(value, str) and bool(value.strip()) and _is_whole(value)
 
 
 def describe_value(value: object) -> str:
-    """Return in few words what a value is, whatever it holds."""
+    """Return a short phrase for any value: its JSON text if short, else its kind."""
     told = f"a value of type {type(value).__name__}"
     match value:
         case None | bool() | float():
@@ -70,7 +70,7 @@ def describe_value(value: object) -> str:
 
 
 def check_keys(found: Mapping[Any, Any], known: Sequence[str], path: str) -> Iterator[Violation]:
-    """Yield the keys that no question of this form has."""
+    """Yield a violation for each key that this form does not have."""
     for key in found:
         if key not in known:
             yield violate(
@@ -79,7 +79,7 @@ def check_keys(found: Mapping[Any, Any], known: Sequence[str], path: str) -> Ite
 
 
 def check_question_text(found: Mapping[Any, Any], path: str) -> Iterator[Violation]:
-    """Yield what is wrong with the wording."""
+    """Yield violations in the wording."""
     if "question" not in found:
         yield violate(path, "question_missing", "no question; expected its wording under the key question")
     elif not is_text(found["question"]):
@@ -87,10 +87,10 @@ def check_question_text(found: Mapping[Any, Any], path: str) -> Iterator[Violati
 
 
 def check_answer(found: Mapping[Any, Any], path: str, may_be_empty: bool) -> Iterator[Violation]:
-    """Yield what is wrong with the answer.
+    """Yield violations in the answer.
 
-    An empty answer of a sub-question says that its article does not tell, which one of the released questions has; a
-    top-level question without an answer could not be scored.
+    A sub-question's answer may be empty: its article does not say it, as in one of the released questions. A top-level
+    question without an answer could not be scored.
     """
     if "answer" not in found:
         yield violate(path, "answer_missing", "no answer; expected an object, a list, a text, a number, true or false")
@@ -105,12 +105,12 @@ def check_answer(found: Mapping[Any, Any], path: str, may_be_empty: bool) -> Ite
 
 
 def is_empty(answer: object) -> bool:
-    """True for a blank text and for a list or object of nothing."""
+    """True for a blank text and for an empty list or object."""
     return not answer.strip() if isinstance(answer, str) else isinstance(answer, (list, dict)) and not answer
 
 
 def check_categories(found: Mapping[Any, Any]) -> Iterator[Violation]:
-    """Yield what is wrong with the subjects of a top-level question, where it has any."""
+    """Yield violations in the categories of a top-level question, if it has any."""
     categories = found.get("categories", [])
     if not isinstance(categories, list) or not all(map(is_text, categories)):
         shown = next((each for each in categories if not is_text(each)), None) if isinstance(categories, list) else None
@@ -119,7 +119,7 @@ def check_categories(found: Mapping[Any, Any]) -> Iterator[Violation]:
 
 
 def enumerate_subs(found: Mapping[Any, Any], keys: Sequence[str], path: str) -> Iterator[tuple[str, Any]]:
-    """Yield what a question lists under some keys, with its path."""
+    """Yield (path, entry) for everything that a question lists under the keys."""
     above = f"{path}." if path else ""
     for key in keys:
         listed = found.get(key)
@@ -129,7 +129,7 @@ def enumerate_subs(found: Mapping[Any, Any], keys: Sequence[str], path: str) -> 
 def walk_subs(
     found: Mapping[Any, Any], keys: Sequence[str], path: str = "", level: int = 0
 ) -> Iterator[tuple[str, Mapping[Any, Any]]]:
-    """Yield the sub-questions that are objects, down to the deepest level that is checked."""
+    """Yield (path, sub-question) for the sub-questions that are objects, down to level DEEPEST."""
     if level == DEEPEST:
         return
     for sub_path, sub in enumerate_subs(found, keys, path):
@@ -139,7 +139,7 @@ def walk_subs(
 
 
 def check_ids(found: Mapping[Any, Any], keys: Sequence[str]) -> Iterator[Violation]:
-    """Yield the sub-questions that have the id of an earlier one."""
+    """Yield a violation for each sub-question that repeats an earlier id."""
     seen: dict[str, str] = {}
     for path, sub in walk_subs(found, keys):
         given = sub.get("id")
@@ -150,9 +150,9 @@ def check_ids(found: Mapping[Any, Any], keys: Sequence[str]) -> Iterator[Violati
 
 
 def check_numbers(page: Mapping[Any, Any], path: str, above: str, unknown: str | None) -> Iterator[Violation]:
-    """Yield what is wrong with a page's number and revision; `unknown` stands for one that is not known.
+    """Yield violations in a page's id and revision; `unknown` is the value of an unknown one.
 
-    `above`: the key that the page stands under at `path`, with its dot.
+    `above`: the page's key at `path`, with a final dot.
     """
     for key in ("pageid", "revid"):
         number = page.get(key)
@@ -161,7 +161,7 @@ def check_numbers(page: Mapping[Any, Any], path: str, above: str, unknown: str |
 
 
 def check_order(needs: Mapping[str, Sequence[str]], paths: Mapping[str, str]) -> Iterator[Violation]:
-    """Yield the question that waits for itself, given id → ids whose answers it needs, and id → path."""
+    """Yield a violation for a dependency cycle; `needs`: id → ids whose answers it needs, `paths`: id → path."""
     try:
         TopologicalSorter(needs).prepare()
     except CycleError as error:

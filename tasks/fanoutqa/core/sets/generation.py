@@ -1,12 +1,13 @@
-"""Fan-out questions made from sets of a graph, with their decompositions (our third source beside those of FanOutQA, §3.1).
+"""Generate fan-out questions with decompositions from sets of a graph (our third source, besides FanOutQA's two, §3.1).
 
-Of each member one property is asked, which its own article answers. Three forms: `whole` asks it of all members, `ranked`
-of the five that have most or least of a number or date, `filtered` of those beyond a round threshold. The members of a
-listed set are found in the article of its owner, those of a named set stand in the question. Where a listed set is ranked
-by another property than is asked, that article must say the ranking's values too, beside the names.
+A question asks one property of each member, answered by the member's own article. There are three forms: `whole` asks
+about all members, `ranked` about the five with the highest or lowest number or date, `filtered` about those beyond a
+round threshold. The owner's article lists the members of a listed set; the question names those of a named set. If a
+listed set is ranked by another property than the asked one, the owner's article must also give the ranking's values,
+next to the names.
 
-A set must be complete: one member that its article does not bear out costs a listed set the question, while a named set
-takes another member. What is tried comes in an order by digest; a set gives a few questions of each form, no more.
+A set must be complete: if a member's article does not confirm its value, a listed set loses the question, while a named
+set takes another member. Plans are tried in the order of their digests; a set gives only a few questions of each form.
 """
 
 from collections import Counter
@@ -37,34 +38,34 @@ from factmill.tasks.text.values.answers import Answer, find_answer, read_known_t
 
 Form = Literal["whole", "ranked", "filtered"]
 MOST_ASKED, MOST_NAMED = 12, 8
-"""Members of a listed set of whom a question asks something, and members of a named set, which the question names."""
+"""Most members that a question on a listed set asks about, and that a question on a named set names."""
 _KEPT_A_FORM, _KEPT_A_PROPERTY = 2, 1
-"""Questions of one form that a set gives, and those that ask or rank by one property: another would tell its answer."""
+"""Most questions of one form per set, and with one property, asked or ranked by: a second would reveal its answer."""
 _ID_LENGTH = 16
 
 
 @dataclass(frozen=True, slots=True)
 class Composed:
-    """A question in all but its wording."""
+    """A question without its final wording."""
 
     question: FanOutQuestion
     wording: Wording
     statements: tuple[str, ...]
-    """Ids of the statements that tell the values asked for, and those that members are ranked by."""
+    """Ids of the statements with the values asked for, and with those that members are ranked by."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tried:
-    """A question that was tried, and what became of it."""
+    """A question that was tried, with its outcome."""
 
     id: str
-    """Digest of set, form and properties, and of the names for a named set; no answer is part of it."""
+    """Digest of set, form and properties, for a named set also of its members; no answer is part of it."""
     told: str
-    """The same as JSON."""
+    """The digested content as JSON."""
     name: str
     """The set and the properties in short: P47 Q183 P36."""
     items: tuple[str, ...]
-    """QIDs of the members that it speaks of, and of the owner."""
+    """QIDs of the owner and of the members it is about."""
     outcome: Composed | Refused
 
 
@@ -73,36 +74,36 @@ class _Plan:
     form: Form
     asked: Property
     by: Property | None
-    """What ranks or filters."""
+    """Property that ranks or filters members; None for the form `whole`."""
     is_high: bool
-    """True: the highest or latest, or those above or after."""
+    """True: the highest or latest members, or those above or after the threshold."""
 
 
 class _Need(NamedTuple):
-    """What articles have to say for a plan, and plans like it, to come to anything."""
+    """What articles must say for a plan, and for similar plans, to succeed."""
 
     pid: str
     by: bool
-    """True when members are ranked by it."""
+    """True if members are ranked by it."""
     reason: str
-    """Why a plan is refused when they do not say it."""
+    """Reason of the refusal if they do not say it."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Choice:
-    """Those of whom the answer speaks."""
+    """The members in the answer."""
 
     found: Found
     phrase: str
-    """What they do, and no other member does: have the largest areas; empty for all."""
+    """What sets them apart from the other members, as in "have the largest areas"; empty for all."""
     count: int = 0
-    """How many a ranking asks for; 0 for all, and for those beyond a threshold."""
+    """Number of members that a ranking asks for; 0 for all, and for those beyond a threshold."""
     limit: str = ""
-    """The threshold in words."""
+    """The threshold in words; empty if there is none."""
 
 
 def make_questions(of: MemberSet, properties: Properties) -> Iterator[Tried]:
-    """Yield what is tried of a set until it has given enough questions of each form."""
+    """Yield the questions tried on a set, until it has given enough of each form."""
     if refused := refuse_set(of):
         yield _make_tried(of, None, of.members, lambda _: refused)
         return
@@ -119,7 +120,7 @@ def make_questions(of: MemberSet, properties: Properties) -> Iterator[Tried]:
             forms[plan.form] += 1
             used.update(_list_pids(plan))
         elif tried.outcome.reason == needed.reason:
-            # what an article does not say of all members, it does not say for another form
+            # what articles do not say of all members is missing for the other forms too
             hopeless.add(needed)
         yield tried
 
@@ -149,11 +150,11 @@ def _list_pids(plan: _Plan) -> list[str]:
     return list(dict.fromkeys(each.pid for each in (plan.asked, plan.by) if each))
 
 
-# ── What can be tried ──
+# ── Plans ──
 
 
 def _list_plans(of: MemberSet, properties: Properties) -> list[_Plan]:
-    """Return what can be tried by what the graph knows, in an order by digest."""
+    """Return the plans that the graph's values allow, in the order of their digests."""
     needed = len(of.members) if of.owner else of.least
     known = [
         find_property(properties, pid, of.kind)
@@ -185,7 +186,7 @@ def _name_needed(of: MemberSet, plan: _Plan) -> _Need:
 
 
 def _choose(of: MemberSet, plan: _Plan, found: Found) -> _Choice | Refused:
-    """Return those that the answer speaks of."""
+    """Return the members in the answer, all or by the plan's ranking or threshold; Refused if none fit, or on a tie."""
     by = plan.by
     if by is None:
         return _Choice(found, "")
@@ -215,7 +216,7 @@ def _choose(of: MemberSet, plan: _Plan, found: Found) -> _Choice | Refused:
 
 
 def _pick_named(of: MemberSet, plan: _Plan) -> Found:
-    """Return members whose articles say what is asked, by digest; unlike in name, article and rank, and of one unit."""
+    """Return members whose articles say the asked value, by digest; of one unit, distinct in name, article and rank."""
     found: Found = []
     for member in sorted(of.members, key=lambda each: seed_from(*_name_plan(plan), each.qid)):
         value = _verify_named(member, plan.asked)
@@ -288,7 +289,7 @@ def _compose_listed(row_id: str, of: MemberSet, owner: Member, plan: _Plan) -> C
 
 
 def _format_group(of: MemberSet) -> str:
-    """Return a listed set in words; for a named one what its members are."""
+    """Return a listed set in words; for a named set the class of its members."""
     if of.owner is None:
         return of.kind.members
     return of.kind.format_group(of.owner.name, of.month)
@@ -300,9 +301,9 @@ def _format_group(of: MemberSet) -> str:
 def _compose(
     row_id: str, of: MemberSet, plan: _Plan, first: SubQuestion | None, asked: Found, choice: _Choice, ranked: Found
 ) -> Composed | Refused:
-    """Return the question over these members, unless one article alone, or the question itself, gives the answer.
+    """Return the question over these members; Refused if one article, or the question itself, gives the answer.
 
-    `ranked`: all members with what they were chosen by.
+    `first`: the sub-question for the members. `ranked`: all members with the values they were chosen by.
     """
     firsts = (first,) if first else ()
     leaves = [

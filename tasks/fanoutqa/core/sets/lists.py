@@ -1,12 +1,12 @@
-"""What fan-out questions are made from: kinds of sets, and properties with the words they are asked in (FanOutQA, §3.1).
+"""Kinds of sets, and properties with their phrases, from which fan-out questions are generated (FanOutQA, §3.1).
 
-A set is listed in the article of its owner ("the countries that share a border with Germany"), or its members are named
-in the question. Both lists are CSV files of ours; every phrase in them is a template of `string.Template`:
+A set is listed in the article of its owner ("the countries that share a border with Germany"), or the question names
+its members. Both come from our own CSV files; every phrase in them is a template of `string.Template`:
 
-- $name: the label ("the $name" is a name with its article); $place: the label with its article if it takes one, "the
-  Netherlands";
-- $x: whom a property is asked of; $unit: the unit in the plural; $limit: a threshold with its unit; $month: the month of
-  the epoch.
+- $name: the label ("the $name": a label with its article); $place: the label, with its article if it takes one, as in
+  "the Netherlands";
+- $x: the member asked about; $unit: the unit in the plural; $limit: a threshold with its unit; $month: the month of the
+  epoch.
 """
 
 import csv
@@ -35,77 +35,77 @@ class SetKind:
     """One kind of sets."""
 
     relation: str
-    """PID of what joins an owner to its members, or of any relation that members of a named set have."""
+    """PID of the relation between owner and members; for a named set, of a relation that its members have."""
     is_named: bool
-    """True: a question names the members; False: the article of the owner names them."""
+    """True: the question names the members; False: the owner's article does."""
     owner_classes: frozenset[str]
-    """QIDs; an owner is an instance of one of them. Empty: anything."""
+    """QIDs; an owner is an instance of one of them. Empty: any item."""
     member_classes: frozenset[str]
-    """QIDs, likewise."""
+    """QIDs; the same for members."""
     members: str
     """What the members are, in the plural: countries."""
     called: str
-    """How a sub-question calls a member: the film $name."""
+    """Template of a member's name in a sub-question: the film $name."""
     group: str
     """The set in words, with the owner: the countries that share a border with $place; empty for a named set."""
     changes: bool
-    """True when a set has other members in other years."""
+    """True if the members change over the years."""
     properties: tuple[str, ...]
-    """PIDs that may be asked of members, or rank them."""
+    """PIDs that questions may ask of members, or rank them by."""
     unit: str
-    """Its name: the relation and the first class of members."""
+    """Name of the kind: the relation and the first class of members."""
 
     def call(self, name: str) -> str:
-        """Return what a sub-question calls a member: the film Jaws, the Nile, the Netherlands."""
+        """Return a member's name in a sub-question: the film Jaws, the Nile, the Netherlands."""
         return _fill_in(self.called, name)
 
     def list_name(self, name: str) -> str:
-        """Return what a question that lists the members calls one: Jaws, the Nile, the Netherlands."""
+        """Return a member's name in a question that lists the members: Jaws, the Nile, the Netherlands."""
         return self.call(name) if self.called in ("the $name", "$place") else name
 
     def format_group(self, owner: str, month: str) -> str:
-        """Return the set of an owner in words, with its month where it has other members in other years."""
+        """Return an owner's set in words, with the month if its members change over the years."""
         return _fill_in(self.group, owner) + (f" as of {month}" if self.changes else "")
 
 
 @dataclass(frozen=True, slots=True)
 class Property:
-    """How a property is asked."""
+    """The phrases in which questions ask for a property."""
 
     pid: str
     kind: Kind
     moment: str
-    """What a question says of its time where the answer changes within years: as of $month; else empty."""
+    """Time phrase for answers that change within years: as of $month; else empty."""
     question: str
-    """Of one: What is the area of $x in $unit?"""
+    """Question about one member: What is the area of $x in $unit?"""
     most: str
-    """What the five with the highest or latest values do: have the largest areas; empty for items."""
+    """Predicate of the five with the highest or latest values: have the largest areas; empty for items."""
     least: str
     above: str
-    """What those beyond a threshold do: have an area of more than $limit."""
+    """Predicate of those beyond a threshold: have an area of more than $limit."""
     below: str
 
     @property
     def can_rank(self) -> bool:
-        """True when members can be ranked by it."""
+        """True if members can be ranked by it."""
         return self.kind != "item"
 
     def format_moment(self, month: str) -> str:
-        """Return the moment that it is asked of, as of May 2020; empty where the answer stays."""
+        """Return the time phrase, such as "as of May 2020"; empty if the answer stays the same."""
         return Template(self.moment).substitute(month=month)
 
     @property
     def names_unit(self) -> bool:
-        """True when the question says in which unit it is to be answered."""
+        """True if the question names the unit of its answer."""
         return "$unit" in self.question
 
 
 Properties = Mapping[tuple[str, str], Property]
-"""(PID, members) → property; members is empty for the wording that holds for all."""
+"""(PID, members) → property; members is empty for phrases that fit all members."""
 
 
 def read_fanout_sets(text: str) -> dict[str, SetKind]:
-    """Return unit → kind of sets, in the order of the list (CSV); SettingsError names the line that is wrong."""
+    """Parse CSV text into unit → kind of sets, in the order of the list; SettingsError names the wrong line."""
     found: dict[str, SetKind] = {}
     for place, line in _read_lines(text, _SETS, _SET_COLUMNS):
         owners, members = (_split_ids(place, line[name], is_qid) for name in ("owner_classes", "member_classes"))
@@ -133,7 +133,7 @@ def read_fanout_sets(text: str) -> dict[str, SetKind]:
 
 
 def read_fanout_properties(text: str) -> dict[tuple[str, str], Property]:
-    """Return (PID, members or empty) → property (CSV); SettingsError names the line that is wrong."""
+    """Parse CSV text into (PID, members or empty) → property; SettingsError names the wrong line."""
     found: dict[tuple[str, str], Property] = {}
     for place, line in _read_lines(text, _PROPERTIES, _PROPERTY_COLUMNS):
         if line["kind"] not in get_args(Kind):
@@ -165,7 +165,7 @@ def read_fanout_properties(text: str) -> dict[tuple[str, str], Property]:
 
 
 def find_property(properties: Properties, pid: str, kind: SetKind) -> Property:
-    """Return how a property is asked of the members of a kind of sets; SettingsError when no line says it."""
+    """Return a property's phrases for the members of a kind of sets; SettingsError if the list has none."""
     found = properties.get((pid, kind.members)) or properties.get((pid, ""))
     if found is None:
         raise SettingsError(f"{_SETS}: {kind.unit} names the property {pid}, for which {_PROPERTIES} has no line")

@@ -1,7 +1,7 @@
-"""Sets with their members and articles, and what the articles must say of them (FanOutQA, §3.1).
+"""Sets with their members and articles, and checks that the articles confirm them (FanOutQA, §3.1).
 
-A listed set is complete or none: its owner's article names every member, and no other item of their class that we know of
-among them; every member has an article of its own.
+A listed set must be complete: its owner's article names every member, and among them no other known item of their
+class; every member has an article of its own.
 """
 
 import re
@@ -14,9 +14,9 @@ from factmill.tasks.fanoutqa.core.sets.values import Value, find_beside, verify_
 from factmill.tasks.text.values.answers import Answer, KnownText, find_answer, read_known_text
 
 MOST_MEMBERS = 30
-"""Members of a listed set."""
+"""Most members of a listed set."""
 NOT_LISTED, NOT_SAID, TOO_FEW = "list_not_verified", "member_not_verified", "too_few_members"
-"""Reasons: the owner's article, or a member's own, does not say what it should; fewer members than a question needs."""
+"""Reject reasons: the owner's article, or a member's own, does not confirm the set; fewer members than needed."""
 _YEAR_OF_TITLE = re.compile(r"\([^()]*\b([12][0-9]{3})\b[^()]*\)$")
 
 
@@ -27,7 +27,7 @@ class Article:
     evidence: Evidence
     text: str
     known: KnownText
-    """The same text, read."""
+    """The same text, indexed for look-ups of answers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,13 +38,13 @@ class Member:
     name: str
     article: Article | None
     trouble: str
-    """Why there is no article; empty where there is one."""
+    """Why there is no article; empty if there is one."""
     values: Mapping[str, tuple[Value, ...]]
-    """PID → what the graph tells."""
+    """PID → values in the graph."""
 
     @property
     def year(self) -> str:
-        """The year by which its article's title tells it from namesakes, as it stands behind its name; empty for none."""
+        """The year that distinguishes its article's title from namesakes, as a suffix to its name; empty if none."""
         found = _YEAR_OF_TITLE.search(self.article.evidence.title) if self.article else None
         return f" ({found[1]})" if found and found[1] not in self.name else ""
 
@@ -58,11 +58,11 @@ class MemberSet:
     """None for a named set."""
     members: tuple[Member, ...]
     others: tuple[str, ...]
-    """Names of other items of the members' class, as far as they are known."""
+    """Names of other known items of the members' class."""
     month: str
     """The month of the epoch: November 2023."""
     least: int
-    """Members that a question must ask of."""
+    """Least number of members that a question asks about."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,15 +72,15 @@ class Refused:
     reason: str
     detail: str
     retryable: bool = False
-    """True when a later run may help."""
+    """True if a later run may succeed."""
 
 
 Found = list[tuple[Member, Value]]
-"""Members with what an article says of them."""
+"""Members, each with the value that an article says."""
 
 
 def refuse_set(of: MemberSet) -> Refused | None:
-    """Return why no question can be made of a set, whatever is asked."""
+    """Return why a set allows no question at all; None if it may allow one."""
     if len(of.members) < of.least:
         return Refused(TOO_FEW, f"{len(of.members)} members, expected {of.least} or more")
     if of.owner is None:
@@ -91,7 +91,7 @@ def refuse_set(of: MemberSet) -> Refused | None:
 
 
 def _refuse_list(of: MemberSet, owner: Member) -> Refused | None:
-    """Return why an owner's article is no list of its set, or a member has no article of its own."""
+    """Return why a listed set fails: its owner's article does not list it, or a member has no own article."""
     members = of.members
     if owner.article is None:
         return Refused("no_list_article", f"{owner.name}: {owner.trouble}")
@@ -105,7 +105,7 @@ def _refuse_list(of: MemberSet, owner: Member) -> Refused | None:
 
 
 def _find_gap(of: MemberSet, article: Article) -> Refused | None:
-    """Return which members an article does not name, or which others it names among them."""
+    """Return which members an article does not name, or which other items it names among them; None if neither."""
     names: list[Answer] = [each.name for each in of.members]
     finding = find_answer(names, article.known)
     if finding.found is not True:
@@ -120,7 +120,7 @@ def _find_gap(of: MemberSet, article: Article) -> Refused | None:
 
 
 def verify_member(member: Member, asked: Property, text: KnownText | None = None) -> Value | str:
-    """Return what the member's article (or another text) says; a sentence where it does not."""
+    """Return the value that the member's article (or `text`) says, or a phrase on why it says none."""
     if member.article is None:
         return member.trouble
     values = member.values.get(asked.pid, ())
@@ -133,7 +133,10 @@ def verify_member(member: Member, asked: Property, text: KnownText | None = None
 
 
 def read_of_all(members: Sequence[Member], asked: Property, owner: Member | None) -> Found | Refused:
-    """Return what the members' own articles say of them all, or what the owner's article says beside their names."""
+    """Return the value of every member, from its own article or from the owner's article next to its name.
+
+    Refused if one value is missing, or if the units differ.
+    """
     found: Found = []
     names = [member.name for member in members]
     for member in members:

@@ -1,7 +1,7 @@
-"""Values of properties: as facts tell them, as an article says them, and how members are ranked by them (FanOutQA, §3.1).
+"""Property values: read them from facts, verify them in an article, rank members by them (FanOutQA, §3.1).
 
-A graph often has several values of a property, such as the populations of several years. The one that the dated article
-says is the answer; where it says none or several, there is no answer. Items have to be said all.
+A graph often has several values of a property, such as the populations of several years. The answer is the value that
+the dated article says; if it says none or several, there is no answer. Of items, it must say all.
 """
 
 import re
@@ -18,20 +18,20 @@ from factmill.tasks.text.values.written import write_date
 _LEVEL = re.compile(
     r"^(?:(?:Metropolitan )?City|Town|Municipality|Commune) of (?=\w)|(?<=\w) (?:Metropolitan )?Municipality$"
 )
-"""The level of a place in its label, which articles and answers seldom say: City of Brussels, Rana Municipality."""
+"""The administrative level in a place's label, which articles seldom say: City of Brussels, Rana Municipality."""
 _BESIDE = 600
-"""Characters behind a name within which an article says something of it."""
+"""Characters after a name in which an article may give its value."""
 _LEAST_DIGITS = 3
-"""A shorter number without its unit stands in a text by chance."""
+"""Least digits of a number that counts without its unit; a text contains shorter ones by chance."""
 _SMALLEST_STEP = -2
 """Power of ten of the finest threshold."""
 _MILLION = 1_000_000
 _IRREGULAR = {"foot": "feet", "person": "people"}
 _UNCHANGED = re.compile(r"(?:hertz|siemens|lux|percent|gauss|yen|yuan|renminbi|baht|won|rand)$")
 _HEADS_FIRST = re.compile(r"^(pound|degree|parts?)(?= )|^(.+?)(?= (?:of|above|below|squared|cubed)\b)")
-"""The word, or words, of a unit that carry its plural where others stand behind them: pounds sterling, tons of TNT."""
+"""The word or words of a unit that take the plural if others follow: pounds sterling, tons of TNT."""
 LEAST_LEFT_OUT = 2
-"""Members that a ranking or a threshold leaves out, at least: to leave out one is hardly a choice."""
+"""Least members that a ranking or a threshold leaves out: leaving out one is hardly a choice."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,17 +39,17 @@ class Value:
     """One value of a property."""
 
     answer: Answer
-    """As readers see it: label or list of labels, number, or date in words."""
+    """In readable form: a label or list of labels, a number, or a date in words."""
     rank: Decimal | tuple[int, int, int] | None
-    """What members are ranked by: a number, or year, month and day (0: not known); None for items."""
+    """Key for ranking: a number, or year, month and day (0: unknown); None for items."""
     unit: str = ""
-    """Of a number, in the plural; empty for none."""
+    """Unit of a number, in the plural; empty for none."""
     statements: tuple[str, ...] = field(default=(), compare=False)
-    """Ids of the statements that tell it, as far as the data have them."""
+    """Ids of the statements that give it, as far as known."""
 
     @property
     def order(self) -> tuple[Decimal, int, int]:
-        """What members are sorted by: the number or year, which is held against a threshold, then month and day."""
+        """Sort key: the number or year, which thresholds compare with, then month and day. ValueError for items."""
         if self.rank is None:
             raise ValueError(f"{self.answer!r} has no rank; expected a time or a quantity")
         if isinstance(self.rank, Decimal):
@@ -58,10 +58,10 @@ class Value:
 
 
 def read_values(facts: Iterable[Fact], kind: Kind, units: Mapping[str, str]) -> tuple[Value, ...]:
-    """Return the different values that facts of one property tell; `units`: QID → label.
+    """Return the different values in the facts of one property; `units`: QID → label.
 
-    Items are one value together, by their usual names, and none where one has no label. Dates that are coarser than a
-    year, and numbers whose unit has no label, are none.
+    Items form one value together, under their usual names; there is none if an item lacks a label. Dates coarser than a
+    year, and numbers whose unit lacks a label, are skipped.
     """
     if kind == "item":
         items = [fact for fact in facts if fact.qid is not None]
@@ -76,7 +76,7 @@ def read_values(facts: Iterable[Fact], kind: Kind, units: Mapping[str, str]) -> 
 
 
 def _drop_level(label: str) -> str:
-    """Return the usual name of a place; a scorer that looks for Brussels finds it in "City of Brussels" too."""
+    """Return the usual name of a place; a scorer that searches for Brussels also finds it in "City of Brussels"."""
     name = _LEVEL.sub("", label)
     return name if name[0].isupper() else label
 
@@ -110,7 +110,7 @@ def _to_answer(number: str) -> int | float:
 
 
 def verify_value(values: Sequence[Value], text: KnownText) -> Value | str:
-    """Return the value that a text says; a sentence where it says none, or several that differ."""
+    """Return the value that a text says, or a phrase if it says none, or several that differ."""
     said = [value for value in values if _is_said(value, text)]
     finest = [value for value in said if not any(_is_finer(other, value) for other in said)]
     if len(finest) == 1:
@@ -130,7 +130,7 @@ def _is_said(value: Value, text: KnownText) -> bool:
 
 
 def _is_finer(one: Value, other: Value) -> bool:
-    """True when a date says the other one more precisely."""
+    """True if a date is a more precise form of the other one."""
     return one != other and is_tied(one, other) and one.rank != other.rank and _precision(one) > _precision(other)
 
 
@@ -144,7 +144,7 @@ def _format_value(value: Value) -> str:
 
 
 def is_tied(one: Value, other: Value) -> bool:
-    """True when neither value is before the other, as far as both are known."""
+    """True if neither value is known to come before the other."""
     if isinstance(one.rank, tuple) and isinstance(other.rank, tuple):
         for mine, others in zip(one.rank[1:], other.rank[1:], strict=True):
             if one.rank[0] != other.rank[0] or (mine and others and mine != others):
@@ -154,7 +154,7 @@ def is_tied(one: Value, other: Value) -> bool:
 
 
 def find_beside(name: str, names: Collection[str], text: str) -> KnownText:
-    """Return what a text says right behind a name, each time up to the next of the names: a row of a table, an item of a list."""
+    """Return the text after each occurrence of a name, up to the next of the names: a table row, a list item."""
     either = "|".join(re.escape(each) for each in sorted({name, *names}, key=lambda each: (-len(each), each)))
     marks = list(re.finditer(rf"(?<!\w)(?:{either})(?!\w)", text))
     ends = [mark.start() for mark in marks[1:]] + [len(text)]
@@ -167,9 +167,9 @@ def find_beside(name: str, names: Collection[str], text: str) -> KnownText:
 
 
 def choose_threshold(values: Sequence[Value], is_above: bool, least: int) -> Decimal | None:
-    """Return the roundest number (or year) that at least `least` values are beyond, and LEAST_LEFT_OUT or more are not.
+    """Return the roundest number (or year) with at least `least` values beyond it, and LEAST_LEFT_OUT or more not.
 
-    None where there is no such number. No value is the threshold itself.
+    None if there is no such number. No value equals the threshold.
     """
     numbers = sorted((value.order[0] for value in values), reverse=is_above)
     is_date = any(isinstance(value.rank, tuple) for value in values)
@@ -185,7 +185,7 @@ def choose_threshold(values: Sequence[Value], is_above: bool, least: int) -> Dec
 
 
 def _round_between(low: Decimal, high: Decimal, smallest: int) -> Decimal | None:
-    """Return the number between two with the fewest digits, the one nearest to their middle."""
+    """Return the number between two others with the fewest digits; of several, the nearest to their middle."""
     largest = max(abs(low), abs(high)).adjusted() + 1
     for power in range(largest, smallest - 1, -1):
         step = Decimal(1).scaleb(power)
@@ -199,7 +199,7 @@ def _round_between(low: Decimal, high: Decimal, smallest: int) -> Decimal | None
 
 
 def write_threshold(number: Decimal, unit: str, is_date: bool) -> str:
-    """Return a threshold as it stands in a question: 100,000 square kilometres, 10 million, 1950."""
+    """Return a threshold as questions write it: 100,000 square kilometres, 10 million, 1950."""
     if is_date:
         return str(int(number))
     if number >= _MILLION and number % (_MILLION // 10) == 0:
@@ -210,7 +210,7 @@ def write_threshold(number: Decimal, unit: str, is_date: bool) -> str:
 
 
 def write_plural(unit: str) -> str:
-    """Return the label of a unit in the plural: square kilometres, metres per second, degrees Celsius, centuries, hertz."""
+    """Return a unit's label in the plural: square kilometres, metres per second, degrees Celsius, centuries, hertz."""
     head, between, rest = unit.partition(" per ")
     if first := _HEADS_FIRST.match(head):
         return f"{_write_plural_word(first[0])}{head[first.end() :]}{between}{rest}"

@@ -1,16 +1,16 @@
-"""String accuracy as it is meant: the share of what a gold answer says that an answer says, as whole words (§4.1, equations 1 and 2).
+"""Corrected string accuracy: the share of the gold answer's strings that an answer says as whole words (§4.1, eq. 1–2).
 
-What it counts: every key and every value of the gold answer, however deep it lies, once each time that it stands there
-(golds.py); loose is the share found, strict is 1 where all is found. Where there is nothing to find there is no score.
+Counted are all keys and values of the gold answer at any depth, as often as they occur (golds.py). Loose is the share
+found; strict is 1 if all are found. If there is nothing to find, there is no score.
 
-How texts are compared: mended (ftfy), in small letters, by lemmas or as they are written, without marks, but
-- a number is one word with its decimals, its minus and what parts hours from minutes: 5.2 is not 52 nor 5, -5 is not 5,
-  3:58 is not 358; only what groups its thousands is dropped (1,234,567; spaces that do not break, apostrophes); digits of
-  other scripts are those of ours,
-- signs of currencies, %, ‰, °, #, & and + are words of their own: "$87 billion" is found where that is written, and
-  "87 billion" there too, but not the other way round,
-- in scripts without spaces a word ends anywhere.
-An answer that repeats the gold answer has 1.0: what stands between line ends or spaces is read alike wherever it stands.
+Texts are compared after ftfy, in lower case, both as lemmas and as written, without punctuation, but
+- a number is one word, with its decimals, its minus and the colon of a time: 5.2 is neither 52 nor 5, -5 is not 5, 3:58
+  is not 358; only separators of thousands are dropped (1,234,567; non-breaking spaces, apostrophes); digits of other
+  scripts become ASCII digits,
+- currency signs, %, ‰, °, #, & and + are words of their own: a text with "$87 billion" says both "$87 billion" and "87
+  billion"; a text with "87 billion" does not say "$87 billion",
+- in scripts without spaces a word may end anywhere.
+An answer that repeats the gold answer scores 1.0: text between line ends or spaces is read alike wherever it stands.
 """
 
 import re
@@ -25,7 +25,7 @@ from factmill.tasks.text.matching import has_words
 
 _SIGNS = frozenset("%‰°#&+")
 _OTHER_MARKS = str.maketrans("٫٬−", ".,-")
-"""Arabic separators of decimals and thousands, the minus sign."""
+"""Arabic decimal and thousands separators and the minus sign, mapped to ASCII."""
 _GROUPED = re.compile(r"(?<!\d)(?<!\d[.,])\d{1,3}([,'’\u00a0\u2009\u202f])\d{3}(?:\1\d{3}){0,9}(?!\1?\d)")
 _OTHER_DIGIT = re.compile(r"(?![0-9])\d")
 _SIGNED_AMOUNT = re.compile(r"(?<!\w)-([$€£¥])(?=\d)")
@@ -44,18 +44,18 @@ _UNSPACED = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A text as it is compared."""
+    """A text prepared for comparison."""
 
     readings: tuple[str, str]
-    """By lemmas and as written; a space before, between and behind the words."""
+    """As lemmas and as written; with a space before, between and after the words."""
     bare: str
-    """In small letters: where what is looked for is nothing but marks."""
+    """Casefolded text, for references that consist of marks alone."""
     is_unspaced: bool
-    """Words end anywhere in it."""
+    """True if it has letters of a script without spaces, so that words may end anywhere."""
 
 
 def read_texts(texts: Sequence[str], lemmatize: Lemmatizer) -> list[Text]:
-    """Return texts as they are compared."""
+    """Prepare texts for comparison."""
     written = [write_words(text) for text in texts]
     mended = [mend(text) for text in texts]
     whole = [
@@ -70,7 +70,7 @@ def read_texts(texts: Sequence[str], lemmatize: Lemmatizer) -> list[Text]:
 
 
 def write_words(text: str) -> str:
-    """Return the words of a text in small letters, a space between them."""
+    """Return the casefolded words of a text, with a space between them."""
     if not text.isascii():
         text = unicodedata.normalize("NFKC", _GROUPED.sub(_join_digits, text.translate(_OTHER_MARKS)))
         text = _OTHER_DIGIT.sub(lambda digit: str(unicodedata.decimal(digit[0])), text)
@@ -83,7 +83,7 @@ def _join_digits(found: re.Match[str]) -> str:
 
 
 _INSTEAD = {"minus": " minus", "nought": "0.", "inner": ""}
-"""A minus is made of letters, so that no lemmatizer parts it from its number."""
+"""A minus becomes letters, so that no lemmatizer separates it from its number."""
 
 
 def _write_mark(found: re.Match[str]) -> str:
@@ -102,9 +102,9 @@ def _write_alone(mark: str) -> str:
 
 
 def score(references: Sequence[tuple[str, ...]], answer: Text, known: Mapping[str, Text]) -> tuple[float, float]:
-    """Return loose share and strict 0 or 1 of an answer; NaN where there is nothing to find.
+    """Return the loose share and the strict 0 or 1 of an answer; NaN if there is nothing to find.
 
-    `known`: text of a reference → as it is compared.
+    `known`: text of a reference → its prepared form.
     """
     if not references:
         return float("nan"), float("nan")
@@ -113,7 +113,7 @@ def score(references: Sequence[tuple[str, ...]], answer: Text, known: Mapping[st
 
 
 def is_found(reference: Text, answer: Text) -> bool:
-    """True where an answer says a reference, as whole words."""
+    """True if an answer says a reference, as whole words."""
     if reference.readings[1].isspace():
         return reference.bare.strip() in answer.bare
     for words, said in zip(reference.readings, answer.readings, strict=True):

@@ -1,4 +1,4 @@
-"""Gold answers of FanOutQA: primitives, lists and dicts in one another, as the text of an answer and as what is to be found in one."""
+"""Gold answers of FanOutQA (nested dicts, lists and primitives): as text, and as the strings to find in an answer."""
 
 import math
 from collections.abc import Iterator
@@ -7,13 +7,13 @@ from typing import Any
 from factmill.tasks.text.values.answers import write_number
 
 Gold = Any
-"""What a JSON text holds: a dict, a list, text, a number, true or false, null."""
+"""Any JSON value: dict, list, string, number, boolean or null."""
 
 
 def write_gold(gold: Gold) -> str:
-    """Return a gold answer as text: lists a line an entry, dicts `key - value` lines, booleans as yes or no, null as nothing.
+    """Return a gold answer as text: a line per list entry, `key - value` lines for dicts, yes or no, nothing for null.
 
-    This is what ROUGE and judges compare with (Appendix D, F.3), and what the oracle answers.
+    ROUGE and judges compare answers with this text (Appendix D, F.3), and the oracle answers with it.
     """
     if isinstance(gold, dict):
         return "\n".join(f"{key} - {write_gold(value)}" for key, value in gold.items())
@@ -23,15 +23,15 @@ def write_gold(gold: Gold) -> str:
 
 
 def write_primitive(value: Gold) -> str:
-    """Return a primitive as text: booleans as yes or no, numbers as Python writes them."""
+    """Return a primitive as text: booleans as yes or no, numbers as Python formats them."""
     return ("no", "yes")[value] if isinstance(value, bool) else str(value)
 
 
 def list_references(gold: Gold) -> Iterator[tuple[str, ...]]:
-    """Yield what an answer must say: each key and each value, however deep it lies, with the ways to write it.
+    """Yield the strings that an answer must say: each key and value at any depth, as a tuple of its spellings.
 
-    Null, and a text of nothing, say nothing that could be found; a float may also be written without its exponent or its
-    empty decimals. What stands twice is counted twice.
+    Null and blank texts are skipped; a float may also be written without its exponent or trailing zeros. Repeated
+    strings count repeatedly.
     """
     if isinstance(gold, dict):
         for key, value in gold.items():
@@ -46,5 +46,5 @@ def list_references(gold: Gold) -> Iterator[tuple[str, ...]]:
 
 
 def name_kind(gold: Gold) -> str:
-    """Return what kind of answer it is: dict, list or primitive."""
+    """Return the kind of a gold answer: dict, list or primitive."""
     return "dict" if isinstance(gold, dict) else "list" if isinstance(gold, list) else "primitive"

@@ -1,8 +1,8 @@
-"""Lemmas by rules, where no spaCy model is installed: words in the forms that dictionaries list them under, more or less.
+"""A rule-based lemmatizer, for use without a spaCy model: approximate dictionary forms of English words.
 
-Words are looked at one by one, without the part of speech that spaCy knows: "left" and "leave" become one, names that
-end in -s lose it. Reference and answer are treated alike, so a wrong lemma hardly ever parts what belongs together; it
-may join what does not.
+It treats each word alone, without the part of speech that spaCy knows: "left" and "leave" become the same, names in -s
+lose it. Reference and answer are treated alike, so a wrong lemma hardly ever separates equal words; it may equate
+different ones.
 """
 
 import re
@@ -18,41 +18,41 @@ _PIECES = re.compile(
     r"|\w+(?:(?:[.&]|['’](?!(?:s|re|ve|ll|d|m)\b))\w+)*"
     r"|(?P<run>[^\w\s])(?P=run)*"
 )
-"""Words and marks, about as spaCy parts them."""
+"""A word or mark, split about as spaCy does."""
 _VOWEL = re.compile("[aeiouy]")
 _ENDS_S = re.compile(r"(?:ss|us|is)$")
 _ES = ("ches", "shes", "xes", "sses", "zzes")
 _DOUBLED = re.compile(r"([bdgmnprt])\1$")
 _WANTS_E = re.compile(r"(?:[^aeiou][aeiou][ck]|[cgsuvz]|[ai]t|[^aeiou][aeiou][bdgmnpr]|[^aeiou]l)$")
 _MOST_WORDS = 1_000_000
-"""Lemmas kept for the next text."""
+"""Most lemmas cached for further texts."""
 
 
 class Lemmatizer(Protocol):
-    """What puts the words of whole texts into their dictionary forms, a space between them."""
+    """Turns the words of texts into their dictionary forms, with a space between them."""
 
     @property
     def name(self) -> str:
-        """What reports call it."""
+        """Name in reports."""
         ...
 
     def __call__(self, texts: Sequence[str]) -> list[str]:
-        """Return each text, in small letters, with a lemma for each of its words and marks."""
+        """Return each text, in lower case, with a lemma for each of its words and marks."""
         ...
 
 
 class RuleLemmatizer:
-    """Endings of English plurals and verb forms by rules, irregular forms by a list (data/lists/irregular_forms.csv)."""
+    """Lemmatizes English plurals and verb forms by rules, irregular ones by a list (data/lists/irregular_forms.csv)."""
 
     name = "rules"
 
     def __init__(self, irregular: Mapping[str, str]) -> None:
-        """`irregular`: form → lemma, both in small letters."""
+        """`irregular`: form → lemma, both in lower case."""
         self._known = dict(irregular)
         self._given = len(self._known)
 
     def __call__(self, texts: Sequence[str]) -> list[str]:
-        """Return each text with the lemmas of its words; marks stand alone, as spaCy has them."""
+        """Return each text with the lemmas of its words; marks are separate tokens, as in spaCy."""
         return [self._write(text) for text in texts]
 
     def _write(self, text: str) -> str:
@@ -61,7 +61,7 @@ class RuleLemmatizer:
             for word in list(known)[self._given :]:
                 del known[word]
         words = [known.get(word) or find(word) for word in split_words(text)]
-        # spaCy keeps what space there is beyond single ones as a token of its own
+        # spaCy keeps space beyond a single one as a token of its own
         before = " " if text[:1].isspace() else ""
         after = " " if text[-1:].isspace() and (text[-1:] != " " or text[-2:-1].isspace()) else ""
         return f"{before}{' '.join(words)}{after}"
@@ -72,12 +72,12 @@ class RuleLemmatizer:
 
 
 def split_words(text: str) -> list[str]:
-    """Return the words and marks of a text in small letters: 5.2, 3:58, $, %, jr, 's; spaces are left out."""
+    """Return the words and marks of a text in lower case: 5.2, 3:58, $, %, jr, 's; spaces are dropped."""
     return [found[0] for found in _PIECES.finditer(text) if not found["space"]]
 
 
 def find_lemma(word: str) -> str:
-    """Return the lemma of a word by its ending; numbers, marks and words of other letters as they are."""
+    """Return the lemma of a word by its ending; numbers, marks and non-ASCII words stay unchanged."""
     if len(word) < 4 or not word.isascii() or not word.isalpha():
         return word
     if word.endswith("s"):
@@ -100,7 +100,7 @@ def _cut_plural(word: str) -> str:
 
 
 def _mend_stem(stem: str) -> str:
-    """Return what stood before -ing or -ed: stopp → stop, mak → make."""
+    """Return the base form of a stem before -ing or -ed: stopp → stop, mak → make."""
     if _DOUBLED.search(stem):
         return stem[:-1]
     return f"{stem}e" if _WANTS_E.search(stem) and not stem.endswith(("er", "en", "on", "or", "it", "ew")) else stem

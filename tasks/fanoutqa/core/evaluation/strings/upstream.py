@@ -1,17 +1,16 @@
-"""The string accuracy of the public FanOutQA scorer, whose numbers this gives, quirks and all.
+"""The string accuracy of the public FanOutQA scorer: this reproduces its numbers, quirks included.
 
-Texts are put in small letters, mended (ftfy), freed of commas between digits, lemmatised, freed of `, . ? ! : ;` and of
-all but single spaces. A reference is found where it begins and ends at what regular expressions take for a word's edge.
-So
-- what begins or ends with a sign ($87 billion, 35 %) is found only where a letter or digit touches it, as good as never,
-  and neither is what ended in a stop, for of "he won ." a space is left at the end,
-- 5.2 is 52, and 1990,1991 is 19901991,
-- text is put in small letters before it is mended, which hides most double encodings,
-- null asks for the word "none", and an empty text for any word at all,
-- the share of a list is taken of its own entries, but counts all that is missing in them: of a list of lists it may be
-  negative; one that is empty is divided by, and the public scorer ends there: NaN here.
-By the lemmas of spaCy's en_core_web_sm the numbers are the public ones; by others they are up to lemmas, and to where
-words are split.
+Texts are put in lower case, fixed (ftfy), stripped of commas between digits, lemmatised, stripped of `, . ? ! : ;`, and
+their spaces collapsed. A reference is found if it begins and ends at a word boundary of regular expressions. So
+- a string that begins or ends with a sign ($87 billion, 35 %) is found only if a letter or digit touches the sign,
+  which hardly ever happens; nor is one that ended in a full stop, since "he won ." keeps a final space,
+- 5.2 equals 52, and 1990,1991 equals 19901991,
+- lower-casing before ftfy hides most double encodings,
+- null requires the word "none", and an empty text any word at all,
+- the share of a list is relative to its own entries, but counts everything missing in them: for a list of lists it may
+  be negative; for an empty list the public scorer crashes with a division by zero: NaN here.
+With the lemmas of spaCy's en_core_web_sm the numbers equal the public ones; with other lemmas they may differ by lemmas
+and word splits.
 """
 
 import re
@@ -26,16 +25,16 @@ _COMMAS = re.compile(r"(?<!\d)\d++(?:,\d++)++(?:\.\d++)?")
 _DROPPED = str.maketrans("", "", ",.?!:;")
 _SPACES = re.compile(r"\s+")
 _MAY_BE_BROKEN = re.compile(r"[^\t\n -%'-~]")
-"""What ftfy changes nothing without: what is not plain ASCII, control characters, and & of HTML."""
+"""Characters without which ftfy changes nothing: non-ASCII, control characters, and the & of HTML entities."""
 
 
 def mend(text: str) -> str:
-    """Return a text with double encodings, HTML's entities, ligatures and curly quotes mended (ftfy)."""
+    """Return a text with double encodings, HTML entities, ligatures and curly quotes fixed (ftfy)."""
     return ftfy.fix_text(text) if _MAY_BE_BROKEN.search(text) else text
 
 
 def normalise(texts: Sequence[str], lemmatize: Lemmatizer) -> list[str]:
-    """Return texts as the public scorer compares them."""
+    """Normalise texts as the public scorer does."""
     mended = (mend(text.lower()) for text in texts)
     plain = [_COMMAS.sub(_drop_commas, text) if "," in text else text for text in mended]
     return [_SPACES.sub(" ", text.translate(_DROPPED)) for text in lemmatize(plain)]
@@ -46,7 +45,7 @@ def _drop_commas(found: re.Match[str]) -> str:
 
 
 def list_texts(gold: Gold) -> list[str]:
-    """Return the texts that a gold answer asks for."""
+    """Return the strings of a gold answer that the public scorer looks for."""
     if isinstance(gold, dict):
         return [text for each in (*gold, *gold.values()) for text in list_texts(each)]
     if isinstance(gold, list):
@@ -55,9 +54,9 @@ def list_texts(gold: Gold) -> list[str]:
 
 
 def score(gold: Gold, answer: str, normal: Mapping[str, str]) -> tuple[float, float]:
-    """Return loose share and strict 0 or 1 of a normalised answer; NaN where the public scorer divides by zero.
+    """Return the loose share and the strict 0 or 1 of a normalised answer; NaN if the public scorer divides by zero.
 
-    `normal`: text of a gold answer → normalised.
+    `normal`: string of a gold answer → its normalised form.
     """
     if _has_empty(gold):
         return float("nan"), float("nan")
@@ -73,7 +72,7 @@ def _has_empty(gold: Gold) -> bool:
 
 
 def is_found(reference: str, answer: str) -> bool:
-    """True where the reference stands in the answer with what regular expressions take for a word's edge at either end."""
+    r"""True if the answer contains the reference between two word boundaries, as `\b` of regular expressions."""
     if not reference:
         return any(map(_is_word, answer))
     at = answer.find(reference)
