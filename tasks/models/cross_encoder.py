@@ -44,7 +44,7 @@ class CrossEncoderSettings(StrictModel):
     """Tokens of both texts and the special ones; beyond this the end of the longer text is cut."""
 
     def find_columns(self, wanted: Sequence[Collection[str]], name: str) -> list[int]:
-        """Return the column of each label wanted, given its possible names in lower case; a single score matches any name.
+        """Return the column of each wanted label, given its possible lower-case names; a single score matches any.
 
         UsageError if a label is missing, or is not a probability where one is wanted; `name`: the model's.
         """
@@ -94,7 +94,7 @@ class CrossEncoder:
             self._head = {name: head[name].astype(np.float64) for name in head.files}
 
     def score(self, pairs: Sequence[tuple[str, str]], wanted: Sequence[Collection[str]] | None = None) -> Floats:
-        """Return the scores of pairs, a row for each pair and a column for each label (len(pairs) × len(settings.labels)).
+        """Return the scores of pairs (len(pairs) × len(settings.labels)).
 
         `wanted`: return only the columns of these labels (CrossEncoderSettings.find_columns).
         """
@@ -121,7 +121,7 @@ class CrossEncoder:
         return np.stack([self._apply_head(state) for state in np.array(output)[:, 0].astype(np.float64)])
 
     def _apply_head(self, state: Floats) -> Floats:
-        """Return the scores of one pair; computed alone and without a matrix library, so that no bit depends on others."""
+        """Return the scores of one pair, computed alone without a matrix library: no bit depends on other pairs."""
         head = self._head
         inner = np.tanh(np.einsum("ij,j->i", head["dense_weight"], state) + head["dense_bias"])
         logits: Floats = np.einsum("ij,j->i", head["out_weight"], inner) + head["out_bias"]

@@ -60,7 +60,7 @@ def count_workers(device: str, threads: int | None) -> int:
 def choose_compute_type(path: Path, wanted: ComputeType | None) -> ComputeType:
     """Return a model's number format: the one requested, else int8 if its weights are int8, else float32.
 
-    UsageError if int8 is requested for other weights: CTranslate2 would store them in 8 bits, which overflow on some CPUs.
+    UsageError if int8 is requested for other weights: CTranslate2 would use 8 bits, which overflow on some CPUs.
     """
     is_int8 = is_stored_as_int8(path / WEIGHTS)
     if wanted == "int8" and not is_int8:
@@ -72,7 +72,7 @@ def choose_compute_type(path: Path, wanted: ComputeType | None) -> ComputeType:
 
 
 def describe_numbers(compute_type: ComputeType, device: str) -> str:
-    """Format what results depend on apart from the model: number format with the device or, for int8 on a CPU, its class."""
+    """Format what results depend on apart from the model: number format, and device (int8 on a CPU: its class)."""
     is_cpu = device == "cpu"
     return f"{compute_type}-{find_instructions() if compute_type == 'int8' and is_cpu else device}"
 
@@ -90,8 +90,8 @@ def find_instructions() -> str:
 def find_multiplier(device: Literal["cpu", "cuda"]) -> Multiplier | None:
     """Return the instructions of oneDNN's float products, which CTranslate2 uses on AMD CPUs; None: another library's.
 
-    They decide in which products a row of floats gets the same bits. AVX-512: in any of 16 rows or more. AVX2: in any of 4
-    to 144 rows, except the last one to three rows left over from groups of six; in larger ones see
+    They decide in which products a row of floats gets the same bits. AVX-512: in any of 16 rows or more. AVX2: in any
+    of 4 to 144 rows, except the last one to three rows left over from groups of six; in larger ones see
     `exact_batches.list_odd_rows`; from 264 rows on the summation order also depends on the size of the matrix.
     """
     held = {value.upper() for value in map(environment, _HOLDS_BACK) if value}

@@ -2,15 +2,15 @@
 
 MultiHal compares questions by the embeddings of all-MiniLM-L6-v2 (paper §2.1): means of the last layer's token vectors,
 normalised to length 1. Builds must be identical byte for byte, so a text gets the same bits in every batch
-(exact_batches.py). Each batch runs on one thread, several in parallel. Other processors, and GPUs, differ in the last bits
-(about 2e-7 a component, 4e-7 a cosine).
+(exact_batches.py). Each batch runs on one thread, several in parallel. Other processors, and GPUs, differ in the last
+bits (about 2e-7 a component, 4e-7 a cosine).
 
 Cosines are compared and sorted, never published, so they are not rounded: rounding would not separate near values, and
 at the edges of rounding intervals CPUs would disagree more often.
 
-The n-gram embedder is not neural and knows no meaning: texts are near if their spelling is. It finds duplicate questions
-that differ in case or punctuation, but no paraphrases. It counts in integers until the last division, so that a text gets
-the same bits in every batch.
+The n-gram embedder is not neural and knows no meaning: texts are near if their spelling is. It finds duplicate
+questions that differ in case or punctuation, but no paraphrases. It counts in integers until the last division, so that
+a text gets the same bits in every batch.
 """
 
 import importlib.util
@@ -180,9 +180,9 @@ class SentenceEncoder:
 def share_embedder(name_or_path: str | Path, home_folder: Path) -> Embedder:
     """Open an embedder: `char-ngrams-1`, a model below `home_folder` by name, or a model folder by path.
 
-    Reuses the encoder that this process opened last if its files are unchanged: opening a model takes longer than encoding
-    some hundred texts, and its cache may have the texts of the previous run. all-MiniLM-L6-v2 is converted at first use if
-    its package is installed. UsageError lists the models if none has that name.
+    Reuses the encoder that this process opened last if its files are unchanged: opening a model takes longer than
+    encoding some hundred texts, and its cache may have the texts of the previous run. all-MiniLM-L6-v2 is converted at
+    first use if its package is installed. UsageError lists the models if none has that name.
     """
     if str(name_or_path) == CHAR_NGRAMS:
         return CharNgrams()

@@ -3,15 +3,15 @@
 Builds must be identical byte for byte. Three effects prevent it: padding; the summation order of float products, which
 depends on the number of rows; and in beam search, rows that drop out of a batch as their texts end. So:
 
-- int8 on the CPU: texts of one shape (their numbers of tokens) share a batch without padding. Integer products are exact
-  in any order and everything else works row by row, so every bit is the same (tests compare bit for bit).
-- float32, float16, and any GPU: one text a batch, several batches in parallel; float32 translations, where the CPU allows
-  it, together with texts that last to the end (translate.py). `batching = "length"` shares batches there too, for users
-  who accept that the last bits of a result depend on its neighbours.
-- Encoders in float32 (`run_filled_batches`): texts of one length share batches, filled up with a repeated text. Where rows
-  get the same bits in products of certain sizes (`devices.find_multiplier`), up to the next such size. Elsewhere up to one
-  fixed size for each length: matrix libraries choose the summation order by the shape of the matrices, which then
-  depends on the text alone.
+- int8 on the CPU: texts of one shape (their numbers of tokens) share a batch without padding. Integer products are
+  exact in any order and everything else works row by row, so every bit is the same (tests compare bit for bit).
+- float32, float16, and any GPU: one text a batch, several batches in parallel; float32 translations, where the CPU
+  allows it, together with texts that last to the end (translate.py). `batching = "length"` shares batches there too,
+  for users who accept that the last bits of a result depend on its neighbours.
+- Encoders in float32 (`run_filled_batches`): texts of one length share batches, filled up with a repeated text. Where
+  rows get the same bits in products of certain sizes (`devices.find_multiplier`), up to the next such size. Elsewhere
+  up to one fixed size for each length: matrix libraries choose the summation order by the shape of the matrices, which
+  then depends on the text alone.
 """
 
 import math
@@ -37,8 +37,8 @@ LEAST_ROWS = 16
 MOST_ROWS = 263
 """Most rows of an AVX2 product in which all but the odd rows (`list_odd_rows`) get the same bits."""
 _TOKENS_AT_ONCE: dict[Multiplier | None, int] = {None: 120, "avx2": MOST_ROWS, "avx512": 400}
-"""Most tokens of an encoder's batch, unless a single text has more. Up to some 400 a core gets faster with more tokens, but
-fixed sizes then also need more filling rows (bench/speed/models/embed.py)."""
+"""Most tokens of an encoder's batch, unless a single text has more. Up to some 400 a core gets faster with more tokens,
+but fixed sizes then also need more filling rows (bench/speed/models/embed.py)."""
 _BLOCK = 96
 """Rows of a block that oneDNN multiplies at once by AVX2."""
 
@@ -61,8 +61,8 @@ def run_batches(
     """Run texts in batches; yield each place with its result, batches of the longest texts first.
 
     For each place, `shapes` has what texts of one batch must share and `lengths` the tokens. `batch_tokens` and
-    `batch_texts`: most tokens and texts of a batch, unless a single text has more tokens. `start` begins the batch of some
-    places and returns a function that waits for its results.
+    `batch_texts`: most tokens and texts of a batch, unless a single text has more tokens. `start` begins the batch of
+    some places and returns a function that waits for its results.
     """
     by_shape: dict[Hashable, list[int]] = {}
     for place, shape in enumerate(shapes):

@@ -121,8 +121,8 @@ def store_model(
 ) -> ModelManifest:
     """Make a model folder: `write` fills an empty folder, which then gets its manifest and is renamed atomically.
 
-    One process writes and the others wait, then `if_there` decides about the model they find. Leftovers of an interrupted
-    conversion are removed.
+    One process writes and the others wait, then `if_there` decides about the model they find. Leftovers of an
+    interrupted conversion are removed.
     """
     path, making = model_path(name, folder), folder / f".{name}.making"
     with _wait_for(folder):
@@ -197,7 +197,7 @@ def read_model(path: Path, kind: Kind | None = None) -> ModelManifest:
 
 
 def check_model(path: Path, kind: Kind) -> ModelManifest:
-    """Load a model folder's manifest and check its files' digests (about a second for 2 GB); UsageError as `read_model`."""
+    """Load a model folder's manifest and check its files' digests (about a second for 2 GB); else UsageError."""
     manifest = read_model(path, kind)
     for file, expected in manifest.files.items():
         if digest_file(path / file) != expected.sha256:

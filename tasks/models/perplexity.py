@@ -4,15 +4,16 @@ BioKaLMA chooses the piece of knowledge for a paragraph by the perplexity of the
 (paper, Appendix A). core/calls/local_models.py defines the calls; models/converting/perplexity.py makes model folders.
 
 Builds must be identical byte for byte, so a text gets the same bits in every batch (exact_batches.py). A text takes one
-pass, so that little speed is lost if each is its own batch. Conversions are meant for float32, in which processors differ
-only in the last bits; int8 is for models that would not fit or take too long.
+pass, so that little speed is lost if each is its own batch. Conversions are meant for float32, in which processors
+differ only in the last bits; int8 is for models that would not fit or take too long.
 
 Texts are tokenised by tokenizer.json (Hugging Face's tokenizers) or by a SentencePiece file; both give tokens as
-CTranslate2's vocabulary spells them. Special tokens in a text are plain text: `</s>` is four characters, never the token
-of that name.
+CTranslate2's vocabulary spells them. Special tokens in a text are plain text: `</s>` is four characters, never the
+token of that name.
 
 The embedded model, `embedded-lm-1`, is tiny and no general model of English: it is trained on the articles, facts and
-paragraphs of the embedded world (data/models/train_perplexity.py). It reads any text, by single letters where necessary.
+paragraphs of the embedded world (data/models/train_perplexity.py). It reads any text, by single letters where
+necessary.
 """
 
 import json

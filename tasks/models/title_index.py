@@ -1,12 +1,12 @@
-"""Persistent index of a wiki's titles by their embeddings, to find the articles nearest to a question (FanOutQA, App. B).
+"""Persistent index of a wiki's titles by embedding, to find the articles nearest to a question (FanOutQA, App. B).
 
 <home>/titles/<digest>/titles.txt    the titles as read, one a line
 <home>/titles/<digest>/starts.npy    byte offset of each title, and the end of the last (int64)
 <home>/titles/<digest>/vectors.npy   the titles' embeddings (titles × dimensions, float32)
 
-The digest covers the file of titles and the embedder. Vectors are appended block by block, and a note counts those safely
-on the disk: an interrupted run resumes there. Titles and vectors are never entirely in memory. Seven million titles take
-10.8 GB of disk at 384 dimensions; bench/speed/title_index.py measures the speed.
+The digest covers the file of titles and the embedder. Vectors are appended block by block, and a note counts those
+safely on the disk: an interrupted run resumes there. Titles and vectors are never entirely in memory. Seven million
+titles take 10.8 GB of disk at 384 dimensions; bench/speed/title_index.py measures the speed.
 """
 
 import gzip
@@ -104,8 +104,9 @@ def _load(path: Path) -> npt.NDArray[Any]:
 def read_titles(path: Path) -> Iterator[str]:
     """Yield the titles of a file, with spaces for underscores and without empty lines.
 
-    The file has one title a line, plain or gzipped, as in the dumps of all titles. Their header is skipped; of lines with
-    a namespace before the title only articles are read. SourceError names a line that is not UTF-8 or has another form.
+    The file has one title a line, plain or gzipped, as in the dumps of all titles. Their header is skipped; of lines
+    with a namespace before the title only articles are read. SourceError names a line that is not UTF-8 or has another
+    form.
     """
     try:
         with path.open("rb") as file:

@@ -7,16 +7,16 @@ language. SentencePiece itself splits texts; it gives the same tokens as the Hug
 The embedded translator, `embedded-nllb-1`, is no real NLLB: a tiny model of the same architecture, trained on the
 sentence forms and labels of the embedded world (data/models/train_translator.py). It refuses texts with unknown words,
 and was trained to refuse texts of known words unlike its training texts. It also refuses when unsure, by the least
-probable token of the translation. That may be the fault of the search, which forbids repeating two tokens and ends early
-(Table 2), so such a text is searched once more without either; if still unsure, it is refused. Real NLLB models have none
-of these limits.
+probable token of the translation. That may be the fault of the search, which forbids repeating two tokens and ends
+early (Table 2), so such a text is searched once more without either; if still unsure, it is refused. Real NLLB models
+have none of these limits.
 
 With a large model, one batch for each text, as floats need, is far slower; bench/speed/models/translate.py measures how
-much. Where rows get the same bits in products of certain sizes (`devices.find_multiplier`), float32 searches texts of one
-length together, anchored: the last texts of the batch are forced to continue to the last step. So no product of a step has
-too few rows, even if all other texts but one have ended (AVX-512), and the rows summed in another order, the last, always
-belong to the anchors (AVX2). A search that has not ended when its anchors end starts again with more steps. A single text
-gets anchors too, so its bits are the same as in any batch.
+much. Where rows get the same bits in products of certain sizes (`devices.find_multiplier`), float32 searches texts of
+one length together, anchored: the last texts of the batch are forced to continue to the last step. So no product of a
+step has too few rows, even if all other texts but one have ended (AVX-512), and the rows summed in another order, the
+last, always belong to the anchors (AVX2). A search that has not ended when its anchors end starts again with more
+steps. A single text gets anchors too, so its bits are the same as in any batch.
 
 CTranslate2 removes tokens that the no-repeat rule forbids before it computes probabilities, transformers after. So
 CTranslate2's search pays nothing when the rule blocks its first choice, and with the rule the two can find different
@@ -85,8 +85,8 @@ class Decoding:
     batch_tokens: int = 4096
     """Most source tokens of a batch, unless a single text has more."""
     batch_texts: int = 64
-    """Most texts of a batch: each takes a float for every beam and token of the vocabulary, 330 MB for 64 texts with NLLB's,
-    and more texts do not make a core faster (bench/speed/models/translate.py)."""
+    """Most texts of a batch: each takes a float for every beam and token of the vocabulary, 330 MB for 64 texts with
+    NLLB's, and more texts do not make a core faster (bench/speed/models/translate.py)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +98,7 @@ class Company:
     most: int
     """Most texts besides the anchors."""
     sizes: tuple[int, ...]
-    """Allowed numbers of texts, anchors included, besides any above the last; repeating the first text fills a search up."""
+    """Allowed numbers of texts, anchors included, or any above the last; the first text is repeated to reach one."""
     short: int = 0
     """Tokens of a text up to which every size is allowed; for longer texts only the last."""
 
@@ -261,10 +261,10 @@ class Search:
 def gather(multiplier: Multiplier | None, decoding: Decoding) -> Company | None:
     """Return the sizes of an anchored search for an instruction set (`devices.find_multiplier`); None: each text alone.
 
-    The first step has a row for each text, later steps one for each beam, and the encoder one for each token. With AVX2, in
-    a search of 4, 6 or 12 texts the leftover rows all belong to the last text, whatever the length, and CTranslate2 does
-    not reorder so few texts. The encoder's products have one summation order up to MOST_ROWS; where they may be larger,
-    texts of one length get one size.
+    The first step has a row for each text, later steps one for each beam, and the encoder one for each token. With
+    AVX2, in a search of 4, 6 or 12 texts the leftover rows all belong to the last text, whatever the length, and
+    CTranslate2 does not reorder so few texts. The encoder's products have one summation order up to MOST_ROWS; where
+    they may be larger, texts of one length get one size.
     """
     beams = decoding.beam_size
     if multiplier == "avx512":
@@ -443,8 +443,8 @@ def find_translator(name_or_path: str | Path, home_folder: Path) -> Path:
 
 
 def _identify(manifest: ModelManifest, compute_type: ComputeType, device: str, decoding: Decoding) -> str:
-    """Format what translations depend on: the model, its number format, search and device, and Babel's version for dates
-    and numbers; not the batching."""
+    """Format what translations depend on: the model, its number format, search and device, and Babel's version for
+    dates and numbers; not the batching."""
     asked = decoding.beam_size, decoding.length_penalty, decoding.no_repeat_ngram, decoding.max_tokens
     search = [*asked, f"babel {babel.__version__}"]
     name = manifest.settings.get("identity", manifest.name)
@@ -452,5 +452,5 @@ def _identify(manifest: ModelManifest, compute_type: ComputeType, device: str, d
 
 
 def _round_least(logs: Sequence[float]) -> float:
-    """Return the least probability of a token; beyond two digits CPUs differ (measured on 520 texts computed in ten ways)."""
+    """Return the least probability of a token; beyond two digits CPUs differ (520 texts computed in ten ways)."""
     return round(math.exp(min(logs)), 2)

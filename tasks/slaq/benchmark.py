@@ -33,7 +33,7 @@ def explain_row(row: SlaqRow) -> Iterator[str]:
 
 
 def find_evidence(row: SlaqRow, calls: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """Yield, for each answer, the sentences of the recorded article that contain it, those closest to the question first."""
+    """Yield for each answer the sentences of the recorded article that contain it, closest to the question first."""
     pages = [str(call["body"]["text"]) for call in calls if call["operation"] == "page_text" and call["status"] == "ok"]
     lines = [line for page in pages for line in read_article(page, load_removed()).text.splitlines()]
     sentences = [sentence for line in lines for sentence in split_sentences(line)]

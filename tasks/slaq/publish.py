@@ -1,4 +1,4 @@
-"""Publish SLAQ, with the counts that its report adds to the funnel: topics by category and half, fact types, reviews."""
+"""Publish SLAQ, with its report's counts besides the funnel: topics by category and half, fact types, reviews."""
 
 import pyarrow.compute as pc
 

@@ -45,7 +45,7 @@ _FAILED_CHECK = re.compile(r"([a-z_]+): (?:pair [1-5]|long): ")
 
 @task(cache_key_fn=batch_key, persist_result=True)
 def write_questions(batch: Batch) -> Receipt:
-    """Have the author model write five short pairs and a long one about each article; retry once after a failed check (A.1)."""
+    """Have the author model write five short pairs and a long one for each article; retry a failed check once (A.1)."""
     work = work_on(batch)
     prompt = load_prompt(GENERATE)
     lists = read_lists(load_list("source_phrases"), load_list("one_of_many"), load_list("function_words"))

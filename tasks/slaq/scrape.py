@@ -1,4 +1,4 @@
-"""The first steps of SLAQ: draw pages of categories, read articles, sum page views, halve (paper §3.2, Appendix A.1)."""
+"""The first steps of SLAQ: draw category pages, read articles, sum page views, halve (paper §3.2, Appendix A.1)."""
 
 import re
 from collections import defaultdict
@@ -41,7 +41,7 @@ _LIST_TITLE = re.compile(r"(?:lists?|index|outline|timeline|glossary|bibliograph
 
 
 def check_categories(run: Run, inputs: SlaqInputs) -> None:
-    """Raise UsageError for a requested category that has neither members nor a page on the wiki, before any page is drawn.
+    """Raise UsageError for a requested category without members and page on the wiki, before any page is drawn.
 
     The listing calls are the first ones of `draw_category_pages`, so they cost nothing extra.
     """

@@ -1,12 +1,12 @@
-"""Read Hugging Face checkpoints (JSON files, tensors with numpy alone) and convert them for CTranslate2 with our own vocabulary.
+"""Read Hugging Face checkpoints (JSON, tensors with numpy alone) and convert them to CTranslate2 with our vocabulary.
 
-`convert_weights` needs transformers and torch (the extra `convert`); nothing else does. The tokenizer of transformers is
-not used, since its reading of a checkpoint's files changes with its version: callers give the converter the tokens in the
-order of their ids.
+`convert_weights` needs transformers and torch (the extra `convert`); nothing else does. The tokenizer of transformers
+is not used, since its reading of a checkpoint's files changes with its version: callers give the converter the tokens
+in the order of their ids.
 
-A safetensors file is eight bytes with the length of a JSON header (little endian), the header (name → dtype, shape, start
-and end of its bytes after the header), and the bytes. We parse it ourselves because the usual reader gives bfloat16 to
-torch only.
+A safetensors file is eight bytes with the length of a JSON header (little endian), the header (name → dtype, shape,
+start and end of its bytes after the header), and the bytes. We parse it ourselves because the usual reader gives
+bfloat16 to torch only.
 """
 
 import importlib
@@ -70,7 +70,7 @@ def store_conversion(
     take_in: Convert | None = None,
     quantization: Quantization | None = None,
 ) -> ModelManifest:
-    """Make a model folder from a checkpoint, a factmill model folder or, if `take_in` is given, CTranslate2's conversion.
+    """Make a model folder from a checkpoint, a factmill model folder or, given `take_in`, CTranslate2's conversion.
 
     `convert` writes a checkpoint's conversion into an empty folder; `take_in` checks a CTranslate2 folder and copies it
     there; `quantization`: see weights.settle_weights. UsageError if the checkpoint's directory does not exist.
@@ -102,7 +102,7 @@ def refuse_missing(converted: Path, files: Sequence[str], kind: Kind) -> None:
 
 
 def convert_weights(checkpoint: Path, making: Path, vocabulary: Vocabulary, quantization: Quantization) -> str:
-    """Write CTranslate2's files of a checkpoint into an empty folder; return the packages that made them, with versions.
+    """Write CTranslate2's files of a checkpoint into an empty folder; return the packages used, with versions.
 
     Weights meant for int8 are written as float32 here (weights.settle_weights narrows them).
     UsageError if the extra `convert` is missing or CTranslate2 cannot convert such a model.

@@ -1,14 +1,14 @@
-"""Convert encoders of the BERT family, with their tokenizers, from Hugging Face checkpoints to CTranslate2, without torch.
+"""Convert Hugging Face checkpoints of BERT-family encoders, with their tokenizers, to CTranslate2, without torch.
 
-The weights go unchanged from the safetensors file into CTranslate2's encoder specification, in float32: int8 embeddings of
-all-MiniLM-L6-v2 have a cosine of 0.989 with the original ones, below the 0.99 at which MultiHal merges two questions (paper
-§2.1). A checkpoint whose meaning the conversion would change is refused, with the setting named.
+The weights go unchanged from the safetensors file into CTranslate2's encoder specification, in float32: int8 embeddings
+of all-MiniLM-L6-v2 have a cosine of 0.989 with the original ones, below the 0.99 at which MultiHal merges two questions
+(paper §2.1). A checkpoint whose meaning the conversion would change is refused, with the setting named.
 
 A cross-encoder is converted like a sentence encoder; its head (…ForSequenceClassification in transformers) goes into a
 separate file. BERT has the first of the head's two layers in the encoder's pooler.
 
-Tokenizers are read and written with the `tokenizers` package, which transformers' own use too; transformers itself, many
-times as large and slower to import, would add nothing.
+Tokenizers are read and written with the `tokenizers` package, which transformers' own use too; transformers itself,
+many times as large and slower to import, would add nothing.
 """
 
 from dataclasses import dataclass
@@ -205,8 +205,8 @@ def _read_activation(checkpoint: Path, config: dict[str, Any], labels: int) -> L
 def convert_tokenizer(checkpoint: Path, positions: int, vocabulary: int) -> TokenizerFile:
     """Read a checkpoint's tokenizer.json or vocab.txt for an encoder's numbers of positions and word embeddings.
 
-    As in sentence-transformers, texts are cut at max_seq_length of sentence_bert_config.json, else at model_max_length of
-    tokenizer_config.json, whatever tokenizer.json itself says.
+    As in sentence-transformers, texts are cut at max_seq_length of sentence_bert_config.json, else at model_max_length
+    of tokenizer_config.json, whatever tokenizer.json itself says.
     """
     from tokenizers import BertWordPieceTokenizer, Tokenizer
     from tokenizers.normalizers import Lowercase, Sequence

@@ -1,11 +1,11 @@
 """Convert a causal language model from Hugging Face to CTranslate2, or copy one that CTranslate2 already converted.
 
-Any decoder that CTranslate2 supports will do: GPT-2, Llama, Mistral, Qwen, Gemma, OPT, … checkpoints.py reads the weights.
-The vocabulary comes from the checkpoint's tokenizer file, so that tokens and weights always match; tokens that only the
-weights have get names that occur in no text.
+Any decoder that CTranslate2 supports will do: GPT-2, Llama, Mistral, Qwen, Gemma, OPT, … checkpoints.py reads the
+weights. The vocabulary comes from the checkpoint's tokenizer file, so that tokens and weights always match; tokens that
+only the weights have get names that occur in no text.
 
-A text is preceded by the start token (BOS) that the tokenizer's files name, else by that of config.json; if neither names
-one, by nothing.
+A text is preceded by the start token (BOS) that the tokenizer's files name, else by that of config.json; if neither
+names one, by nothing.
 """
 
 import json
@@ -44,9 +44,10 @@ def add_perplexity(
 ) -> ModelManifest:
     """Convert a checkpoint's directory into `folder`/`name` (default: the directory's own name); return its manifest.
 
-    Takes a decoder's Hugging Face checkpoint (config.json, weights, tokenizer.json or a SentencePiece file), or a folder
-    with CTranslate2's conversion of one and its tokenizer file. `quantization` is how weights are stored, int8 in 7 bits
-    (weights.py); a conversion in floats keeps its own. UsageError names what is missing or not supported, and what to do.
+    Takes a decoder's Hugging Face checkpoint (config.json, weights, tokenizer.json or a SentencePiece file), or a
+    folder with CTranslate2's conversion of one and its tokenizer file. `quantization` is how weights are stored, int8
+    in 7 bits (weights.py); a conversion in floats keeps its own. UsageError names what is missing or not supported, and
+    what to do.
     """
     convert = partial(convert_checkpoint, quantization=quantization)
     return store_conversion(checkpoint, folder, name, "perplexity", if_there, convert, _take_in, quantization)

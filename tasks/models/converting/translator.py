@@ -1,9 +1,9 @@
 """Convert an NLLB checkpoint from Hugging Face to CTranslate2, or copy one that CTranslate2 already converted.
 
-checkpoints.py reads the weights. The vocabulary is made here: from tokenizer.json, or from the SentencePiece file and the
-language codes in NLLB's order (<s>, <pad>, </s>, <unk>, the pieces, the codes, <mask>). The tokenizer of transformers 5 is
-unusable: without tokenizer.json it has no codes, so that every language becomes <unk>, and where codes are given it
-numbers them after <mask>, one too high.
+checkpoints.py reads the weights. The vocabulary is made here: from tokenizer.json, or from the SentencePiece file and
+the language codes in NLLB's order (<s>, <pad>, </s>, <unk>, the pieces, the codes, <mask>). The tokenizer of
+transformers 5 is unusable: without tokenizer.json it has no codes, so that every language becomes <unk>, and where
+codes are given it numbers them after <mask>, one too high.
 """
 
 import re
@@ -53,9 +53,9 @@ def add_translator(
     """Convert a checkpoint's directory into `folder`/`name` (default: the directory's own name); return its manifest.
 
     Takes a Hugging Face NLLB checkpoint (config.json, weights, sentencepiece.bpe.model), or a folder with CTranslate2's
-    conversion of one and its sentencepiece.bpe.model. `quantization` is how weights are stored (default: int8, in 7 bits;
-    weights.py); a folder that factmill made keeps its own unless another is given. UsageError names what is missing or not
-    supported.
+    conversion of one and its sentencepiece.bpe.model. `quantization` is how weights are stored (default: int8, in 7
+    bits; weights.py); a folder that factmill made keeps its own unless another is given. UsageError names what is
+    missing or not supported.
     """
     if checkpoint.is_dir() and not (checkpoint / VOCABULARY).is_file():
         raise UsageError(
@@ -105,8 +105,8 @@ def read_pieces(checkpoint: Path) -> list[str]:
 def number_tokens(checkpoint: Path, size: int) -> list[str]:
     """Return a checkpoint's tokens in the order of their ids, filled up to `size`, the number that its weights have.
 
-    Ids come from tokenizer.json if it exists; else from NLLB's order, with the codes that the checkpoint lists as special
-    tokens, or those of NLLB-200.
+    Ids come from tokenizer.json if it exists; else from NLLB's order, with the codes that the checkpoint lists as
+    special tokens, or those of NLLB-200.
     """
     pieces = read_pieces(checkpoint)
     tokenizer = read_json(checkpoint / "tokenizer.json", {})

@@ -1,8 +1,8 @@
 """Read CTranslate2's weight file, model.bin, and store its matrices as int8 in 7 bits.
 
 CTranslate2 stores int8 weights in 8 bits (−127 to 127). On a CPU without VNNI instructions, sums of two 8-bit products
-overflow 16 bits, so that it gives other results than other CPUs. Values from −63 to 63 cannot overflow, so factmill stores
-int8 that way, whatever the original format: the scale of each matrix row is 63 ÷ its largest magnitude.
+overflow 16 bits, so that it gives other results than other CPUs. Values from −63 to 63 cannot overflow, so factmill
+stores int8 that way, whatever the original format: the scale of each matrix row is 63 ÷ its largest magnitude.
 
 File format: version, kind and revision of the model, then each variable (name, shape, type, bytes), then each alias.
 """
@@ -79,7 +79,7 @@ def is_stored_as_int8(path: Path) -> bool:
 
 
 def settle_weights(folder: Path, quantization: Quantization | None) -> None:
-    """Store a new model folder's weights in 7 bits if they are int8 or `quantization` is; report 8-bit int8 to the user."""
+    """Store a new model folder's weights in 7 bits if they or `quantization` are int8; report 8-bit int8."""
     path = folder / WEIGHTS
     is_int8 = is_stored_as_int8(path)
     if not is_int8 and quantization != "int8":

@@ -18,8 +18,8 @@
 Checks prefer false alarms, since a second attempt is cheap. They pass what only a reader can judge: the second model's
 check and the review queue follow.
 
-`several_answers` covers two cases: the article joins the answer to another name in the sentence that the question is
-about, or the question leaves open which of several numbered things it means (the English edition, of a first and a second).
+`several_answers` covers two cases: the sentence that the question is about joins the answer to another name, or the
+question leaves open which of several numbered things it means (the English edition, of a first and a second).
 """
 
 import re
@@ -117,8 +117,7 @@ def _find_ordinals(sentence: Sequence[Value], phrase: Sequence[str]) -> Iterator
 ANSWER_WORDS_BELOW = 10
 """Every answer has fewer words than this (Appendix A.1)."""
 _SHARED_AT_LEAST = 0.5
-"""Least share of content words with which two questions of one answer ask the same, and a long question covers a short
-one."""
+"""Least share of content words for two questions of one answer to ask the same, or a long question to cover a short."""
 
 _SENTENCES_THAT_REPEAT = 3
 """A long answer of fewer sentences may name its subject in each."""

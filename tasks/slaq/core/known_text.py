@@ -90,7 +90,7 @@ def tell(text: str) -> list[Told]:
 
 
 def list_values(text: str) -> list[Value]:
-    """Return a text's values without small words; units and money get one form, ROUGHLY precedes approximate numbers."""
+    """Return a text's values without small words; units and money get one form, ROUGHLY marks rough numbers."""
     return drop_light([said.value for said in read_amounts(_HEDGE.sub(_mark_hedge, text))])
 
 
@@ -111,7 +111,7 @@ def list_content(text: str, lists: CheckLists) -> list[Value]:
 
 
 def is_in_article(answer: str, article: KnownText) -> bool:
-    """True if one sentence of the article contains the answer; ignores small words, compares numbers and dates by value."""
+    """True if a sentence of the article contains the answer, small words aside, numbers and dates by value."""
     # an answer with digits is compared by value alone, since "5" is no part of 3.5
     if not any(map(str.isdigit, answer)) and has_words(article.folded, fold_text(answer).strip(" .!?")):
         return True

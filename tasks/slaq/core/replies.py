@@ -1,8 +1,8 @@
-"""Read models' replies for SLAQ: five pairs with a long one (paper, Appendix A.1), the second model's check, fact types.
+"""Read models' replies for SLAQ: five pairs and a long one (paper, Appendix A.1), the second model's check, fact types.
 
-Pairs come as one JSON object (PAIRS_OBJECT), which is read strictly: an extra comma, a missing pair or an extra field makes
-the reply Unreadable. The paper's one line (`ShortQ1 : …, ShortA1 : …, …, LongQ : …, LongA : …`) is read too. Its values
-may contain commas, colons and quotes, since only the twelve labels in their order separate them.
+Pairs come as one JSON object (PAIRS_OBJECT), which is read strictly: an extra comma, a missing pair or an extra field
+makes the reply Unreadable. The paper's one line (`ShortQ1 : …, ShortA1 : …, …, LongQ : …, LongA : …`) is read too. Its
+values may contain commas, colons and quotes, since only the twelve labels in their order separate them.
 """
 
 import re

@@ -59,10 +59,10 @@ def draw_pages(pages: Iterable[Member], seed: int, category: str, number: int) -
 
 
 def split_by_views(topics: Sequence[V], per_half: int) -> tuple[list[V], list[V], list[tuple[V, LeftOutReason]]]:
-    """Split a category's topics into a more and a less viewed half; select the extreme `per_half` of each (Appendix A.1).
+    """Split a category's topics by views into two halves; select the extreme `per_half` of each (Appendix A.1).
 
-    Returns the most viewed (descending), the least viewed (ascending), and every other topic with its reason, by page id.
-    Page ids break ties of views. Both halves get equally many topics, fewer than `per_half` if there are too few.
+    Returns the most viewed (descending), the least viewed (ascending), and every other topic with its reason, by page
+    id. Page ids break ties of views. Both halves get equally many topics, fewer than `per_half` if there are too few.
     UsageError for `per_half` below 1; ValueError for a page given twice.
     """
     if per_half < 1:

@@ -1,7 +1,8 @@
-"""Metrics of an evaluation on SLAQ (accuracy short and long, alignment, momentum), and its figures (paper §3.1, §4; Figures 2 and 3).
+"""Metrics of an evaluation on SLAQ (accuracy short and long, alignment, momentum), and its figures (paper §3.1, §4;
+Figures 2 and 3).
 
-Verdicts become two matrices, topics × five facts (core/evaluation/verdicts.py). Intervals resample whole topics, since a
-topic's facts are asked about together.
+Verdicts become two matrices, topics × five facts (core/evaluation/verdicts.py). Intervals resample whole topics, since
+a topic's facts are asked about together.
 """
 
 from collections.abc import Mapping, Sequence
@@ -30,8 +31,8 @@ GROUPS = ("category", "half", "answer_kind", "fact_type")
 
 
 Verdicts = tuple[Matrix, np.ndarray]
-"""Verdicts of one setting (topics × facts), and of the same shape why one is missing: reason and detail on two lines, None
-where nothing was asked."""
+"""Verdicts of one setting (topics × facts), and of the same shape why one is missing: reason and detail on two lines,
+None where nothing was asked."""
 
 
 def measure_slaq(answers: pa.Table, seed: int) -> tuple[pa.Table, list[Metric]]:
@@ -184,7 +185,7 @@ _WHISKERS = "Whiskers are 95 % intervals over topics."
 
 
 def draw_figures(metrics: Sequence[EvaluationMetric]) -> list[Figure]:
-    """Draw accuracy, alignment and signed alignment by model (Figure 2), and accuracy by position and momentum (Figure 3)."""
+    """Draw accuracy and both alignments by model (Figure 2), and accuracy by position and momentum (Figure 3)."""
     drawn = []
     for name, title, settings, metric, panel in _BARS:
         found = {(each.setting, each.model): each for each in metrics if each.metric == metric and not each.group_by}

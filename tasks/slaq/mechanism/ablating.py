@@ -1,9 +1,9 @@
 """Zero-ablation of every attention head and every MLP of a causal language model (paper §5.1, equation 6).
 
-A head is ablated at the input of the output projection, an MLP at its output: hooks multiply both by a mask with a row for
-each run. So one pass ablates a different component in each of its rows. Each row gives the logits of all of an answer's
-tokens, since a token's logit does not depend on later tokens. Layers before the first ablated one are unaffected, so a pass
-begins at that layer with the input recorded without ablation.
+A head is ablated at the input of the output projection, an MLP at its output: hooks multiply both by a mask with a row
+for each run. So one pass ablates a different component in each of its rows. Each row gives the logits of all of an
+answer's tokens, since a token's logit does not depend on later tokens. Layers before the first ablated one are
+unaffected, so a pass begins at that layer with the input recorded without ablation.
 
 The libraries of the extra `mechanism` are imported only where they are used, since most users never need them.
 Recorded ablations depend on the model and on this module alone: their keys contain its digest.
@@ -203,7 +203,7 @@ class Ablator:
         return self._run(self._components, ablate, "with one of the components {} to {} ablated")
 
     def keep_only(self, sets: Sequence[Sequence[int]], tokens: Sequence[int]) -> list[float]:
-        """Return one token's logit for each set, with all components but the set's ablated; `tokens`: its index, for each set."""
+        """Return one token's logit a set, with all components but the set's ablated; `tokens`: its index, a set."""
         torch = self._torch
 
         def keep_some(first: int, rows: int) -> tuple[int, Any, Any]:
@@ -217,8 +217,8 @@ class Ablator:
     def _run(self, count: int, mask: Callable[[int, int], tuple[int, Any, Any]], when: str) -> list[Any]:
         """Return the logits of `count` runs, with as many runs a pass as fit into memory.
 
-        `mask`: first run and number of runs of a pass → arguments of `_pass`; `when`: names a pass's first and last run in
-        NoNumber's message.
+        `mask`: first run and number of runs of a pass → arguments of `_pass`; `when`: names a pass's first and last run
+        in NoNumber's message.
         """
         found: list[Any] = []
         while len(found) < count:
@@ -314,9 +314,10 @@ def measure_effects(
 ) -> list[Effect]:
     """Return the components that carry each token of a text at these places.
 
-    Components join a token's set in order of importance, ties in the order of the layers, until the set alone (all others
-    ablated) gives the share `recover` of the token's logit. A set has at least one component and at most the share
-    `largest_set` of all. If any token's logit is not above 0, nothing is ablated: tokens then have only their base.
+    Components join a token's set in order of importance, ties in the order of the layers, until the set alone (all
+    others ablated) gives the share `recover` of the token's logit. A set has at least one component and at most the
+    share `largest_set` of all. If any token's logit is not above 0, nothing is ablated: tokens then have only their
+    base.
     """
     base = ablator.enter(ids, places)
     if min(base) <= 0:

@@ -4,8 +4,8 @@
 |---|---|---|
 | ablate | messages, answer, start, end (of the part that counts, in characters), recover, largest_set, centre | `{"heads": h, "tokens": [{"token", "base", "importances", "chosen", "recovered"}, …]}` |
 
-Each answer's part is one call, so that a killed run resumes at the next one, and another draw of facts repeats no ablation.
-A failure is a failed reply `<reason>: <detail>`, with reasons as in rows.Unscored.
+Each answer's part is one call, so that a killed run resumes at the next one, and another draw of facts repeats no
+ablation. A failure is a failed reply `<reason>: <detail>`, with reasons as in rows.Unscored.
 
 The model reads the messages, by its chat template if it has one, and the answer, which is tokenised separately. A token
 counts if it overlaps the part of the answer that counts, so both answers may split the same words differently.

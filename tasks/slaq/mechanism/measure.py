@@ -1,7 +1,8 @@
-"""Metrics of the mechanistic analysis: similarity of aligned and of misaligned facts, and figures (paper §5.2, §5.3; Figures 4 and 5).
+"""Metrics of the mechanistic analysis: similarity of aligned and of misaligned facts, and figures (paper §5.2, §5.3;
+Figures 4 and 5).
 
-Intervals, folds and permutations keep a topic's facts together, since they share one long answer. Results by the paper's
-folds and permutations, which separate them, are given as well.
+Intervals, folds and permutations keep a topic's facts together, since they share one long answer. Results by the
+paper's folds and permutations, which separate them, are given as well.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -62,7 +63,7 @@ def measure_mechanism(
 
 
 def _compare_kinds(rows: Sequence[Mapping[str, Any]], seed: int) -> Iterator[Metric]:
-    """Yield the difference aligned − misaligned of each measure, with p adjusted over the six (Benjamini and Hochberg)."""
+    """Yield each measure's difference aligned − misaligned, with p adjusted over the six (Benjamini and Hochberg)."""
     scored = {feature: [row for row in rows if row[feature] is not None] for feature in FEATURES}
     values = {feature: np.array([row[feature] for row in mine], np.float64) for feature, mine in scored.items()}
     is_aligned = {feature: np.array([row["kind"] == ALIGNED for row in mine], bool) for feature, mine in scored.items()}

@@ -1,7 +1,7 @@
-"""The `Benchmark` record of SLAQ's mechanistic analysis: a build whose sources are evaluations and the models evaluated.
+"""The `Benchmark` record of SLAQ's mechanistic analysis: a build whose sources are evaluations and their models.
 
-A file of pairs holds people's decisions on which parts of two answers state the same fact (in Appendix A.4 all were paired
-by hand). Nothing here needs Prefect.
+A file of pairs holds people's decisions on which parts of two answers state the same fact (in Appendix A.4 all were
+paired by hand). Nothing here needs Prefect.
 """
 
 import csv
@@ -175,12 +175,12 @@ def choose_of(
 
 
 def count_facts(inputs: MechanismInputs, warehouse: Path) -> dict[str, dict[str, int]]:
-    """Count the facts of each model's evaluation before the draw: model → aligned, misaligned, wrong_in_both, unscored → facts."""
+    """Count facts before the draw: model → aligned, misaligned, wrong_in_both, unscored → facts of its evaluation."""
     return {each.model: choose_of(warehouse, each, inputs.params)[1] for each in inputs.subjects}
 
 
 def read_pairs(file: Path | SourceFile) -> dict[str, tuple[str, str]]:
-    """Load a file of pairs: id → (short text, long text); an empty text leaves that side to the search. SourceError if invalid."""
+    """Load a file of pairs: id → (short text, long text), an empty text: search that side; SourceError if invalid."""
     source = file if isinstance(file, SourceFile) else name_source(file)
     found: dict[str, tuple[str, str]] = {}
     for number, row in iterate_csv(source, PAIR_COLUMNS):

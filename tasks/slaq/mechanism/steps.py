@@ -88,7 +88,7 @@ def ablate_answered_facts(batch: Batch) -> Receipt:
 
 
 def _require_positive(rows: Sequence[AblatedFact]) -> None:
-    """Raise UsageError if half of a fact's tokens or more have a logit of 0 or less, as all facts of such a model would."""
+    """Raise UsageError if at least half of a fact's tokens have a logit of 0 or less: the model's other facts will too."""
     for row in rows:
         tokens = [*row.short_tokens, *row.long_tokens]
         if tokens and 2 * sum(each.base <= 0 for each in tokens) >= len(tokens):
@@ -147,7 +147,7 @@ def _ablate(work: Work, model: str, rows: Sequence[PairedFact]) -> list[AblatedF
 
 @task(cache_key_fn=batch_key, persist_result=True)
 def compare_answers_of_facts(batch: Batch) -> Receipt:
-    """Match the tokens of both answers by optimal transport, and compute their similarities (§5.1, equations 7 to 9)."""
+    """Match the tokens of both answers by optimal transport, and compute their similarity (§5.1, equations 7 to 9)."""
     work = work_on(batch)
     return work.finish((compare_fact(row) for row in work.rows(AblatedFact)), ComparedFact)
 

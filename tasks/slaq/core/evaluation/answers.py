@@ -83,5 +83,5 @@ def count_golds(rows: Iterable[SlaqRow]) -> CommonestAnswers[str]:
 
 
 def guess(asked: SlaqAsked, golds: CommonestAnswers[str]) -> str:
-    """Return for each fact asked the commonest gold answer of others of its type, a line each; empty if there is none."""
+    """Return, a line for each fact asked, the commonest gold answer of other facts of its type, or an empty line."""
     return "\n".join(map(golds.guess, asked.fact_types, asked.golds))

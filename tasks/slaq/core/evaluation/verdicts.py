@@ -4,8 +4,8 @@ A verdict is 1 (right) or 0 (wrong). A judge may think aloud first; its last ver
 other than five, makes the reply Unreadable: no score is guessed.
 
 Matrices have topics as rows and as columns the five facts, in the order of the long question: 1.0 right, 0.0 wrong, NaN
-without a verdict. A value that depends on a NaN cell is NaN: a pair with an unknown half may be aligned or not, and a run
-that reaches back to an unknown answer may be longer.
+without a verdict. A value that depends on a NaN cell is NaN: a pair with an unknown half may be aligned or not, and a
+run that reaches back to an unknown answer may be longer.
 """
 
 import re

@@ -1,11 +1,12 @@
-"""Similarity of the components that carry two tokens or answers (paper §5.1, equations 7 to 9), and whether it separates aligned from misaligned facts (§5.3).
+"""Similarity of the components that carry two tokens or answers (paper §5.1, equations 7 to 9), and whether it
+separates aligned from misaligned facts (§5.3).
 
 The optimal transport joins tokens of equal weight at least cost, cost being 1 − similarity (earth mover's distance, by
 POT). The Hungarian assignment checks it: for answers of equally many tokens both give the same.
 
-A cross-validated logistic regression predicts a fact's kind. The facts of a topic share one long answer, so they are not
-independent. Folds and permutations therefore keep a topic's facts together; with a separate topic for each fact they are
-the paper's.
+A cross-validated logistic regression predicts a fact's kind. The facts of a topic share one long answer, so they are
+not independent. Folds and permutations therefore keep a topic's facts together; with a separate topic for each fact
+they are the paper's.
 """
 
 import math
@@ -67,7 +68,7 @@ def transport(similarities: Floats, emd: Callable[..., Any]) -> float:
 
 
 def assign(similarities: Floats, solve: Callable[..., Any]) -> float:
-    """Return the mean similarity of tokens under the best one-to-one assignment; `solve`: scipy's linear_sum_assignment."""
+    """Return tokens' mean similarity under the best one-to-one assignment; `solve`: scipy's linear_sum_assignment."""
     rows, columns = solve(similarities, maximize=True)
     return float(np.mean(similarities[rows, columns]))
 
@@ -75,7 +76,7 @@ def assign(similarities: Floats, solve: Callable[..., Any]) -> float:
 def compare_answers(
     short: Sequence[TokenEffect], long: Sequence[TokenEffect], heads: int, join: Callable[[Floats], float]
 ) -> Similarities:
-    """Return the six measures of two answers, `join` applied to each by itself; None if any pair of tokens lacks one."""
+    """Return the six measures of two answers, each joined by itself; None if any pair of tokens lacks one."""
     pairs = np.array([[compare_tokens(mine, theirs, heads) for theirs in long] for mine in short])
     joined = {}
     for at, name in enumerate(FEATURES):
@@ -105,7 +106,8 @@ class Predicted:
 def predict(
     features: Floats, labels: Sequence[int], topics: Sequence[str], folds: int, seed: int, learn: Any
 ) -> Predicted | None:
-    """Predict labels (1 aligned) from features (shape: facts × features) by cross-validation; None if a kind has fewer topics than folds.
+    """Predict labels (1 aligned) from features (shape: facts × features) by cross-validation; None if a kind has fewer
+    topics than folds.
 
     Features are scaled by the training folds. Folds are stratified by kind and keep a topic's facts together. `learn`:
     scikit-learn with its submodules imported, passed in since the core imports no library of an extra.
@@ -137,11 +139,11 @@ def predict(
 def shuffle_kinds(
     values: Floats, is_aligned: npt.NDArray[np.bool_], topics: Sequence[str], seed: int, draws: int = 10_000
 ) -> float | None:
-    """Return p of a two-sided permutation test that exchanges the kinds of topics with equally many facts: under the null
-    hypothesis both kinds are alike.
+    """Return p of a two-sided permutation test that exchanges the kinds of topics with equally many facts: under the
+    null hypothesis both kinds are alike.
 
-    None if a kind is empty. The observed arrangement counts as one of the draws, so p is at least 1/10,001; p is 1 if all
-    topics have different numbers of facts, since none can be exchanged.
+    None if a kind is empty. The observed arrangement counts as one of the draws, so p is at least 1/10,001; p is 1 if
+    all topics have different numbers of facts, since none can be exchanged.
     """
     if not 0 < int(is_aligned.sum()) < len(values):
         return None

@@ -1,9 +1,9 @@
-"""Find the part of a long answer that states the same fact as a short answer (Appendix A.4: the authors paired by hand).
+"""Find the part of a long answer that states a short answer's fact (Appendix A.4: the authors paired by hand).
 
-A text that a person chose, from a file of pairs, comes first. If the long answer numbers its parts, the whole part with the
-fact's number is next. Else a judge quotes the part if one is named; without a judge the best aligned part is used. All but
-the last treat right and wrong answers alike. Alignment does not: a misaligned fact has one wrong answer, which shares few
-words with the right one.
+A text that a person chose, from a file of pairs, comes first. If the long answer numbers its parts, the whole part with
+the fact's number is next. Else a judge quotes the part if one is named; without a judge the best aligned part is used.
+All but the last treat right and wrong answers alike. Alignment does not: a misaligned fact has one wrong answer, which
+shares few words with the right one.
 
 Alignment is local: equal words add to the score, content words and numbers more than function words; words of only one
 answer subtract. So the part begins and ends with a word of the short answer, and may differ from it in between.
@@ -25,7 +25,7 @@ _MARKERS = (
     re.compile(r"^[ \t>]*[*_#]*[ \t]*\(?([0-9]{1,2})(?:[.):]|\\\.)[*_]*[ \t]+[*_]*", re.MULTILINE),
     re.compile(r"(?:(?<=\s)|^)(?:\(([0-9]{1,2})\)|([0-9]{1,2})\))[ \t]+"),
 )
-"""Numbers of parts: at the beginning of a line (`1.`, `**2)**`, `(3)`, `4:`), or within a paragraph in brackets (`(1)`, `1)`)."""
+"""Numbers of parts: at the start of a line (`1.`, `**2)**`, `(3)`, `4:`), or bracketed in a paragraph (`(1)`, `1)`)."""
 PART_LINE = Form(kind="lines", head="part", reach="block", quotes=True, cites=True)
 """`Part: the words of the answer`, or `Part: none`."""
 
@@ -43,8 +43,8 @@ def split_words(text: str) -> Words:
 
 
 def align_answer(short: str, long: str, function_words: Collection[str]) -> tuple[int, int, float] | None:
-    """Return start and end of the part of the long text that aligns best with the short text, and the share of the short
-    text's content words in it; None if they share none.
+    """Return start and end of the part of the long text that aligns best with the short text, and the share of the
+    short text's content words in it; None if they share none.
 
     Of equally good parts the first wins. If the short text has only function words, these count as content.
     The algorithm is Smith and Waterman's local alignment.
@@ -109,8 +109,8 @@ def pair_fact(
 ) -> PairedFact:
     """Return a fact with the parts of both answers that state it, found without a judge.
 
-    `chosen`: id → the texts of both answers that a person paired; an empty text means the whole short answer, or the part
-    found here. `least_matched`: least share of the short text's content words in the best aligned part.
+    `chosen`: id → the texts of both answers that a person paired; an empty text means the whole short answer, or the
+    part found here. `least_matched`: least share of the short text's content words in the best aligned part.
     """
     start = len(fact.short_answer) - len(fact.short_answer.lstrip())
     told = {"short_text": fact.short_answer.strip(), "short_start": start}
@@ -151,7 +151,7 @@ def pair_fact(
 
 
 def pair_by_judge(row: PairedFact, part: tuple[int, int] | None) -> PairedFact:
-    """Replace a fact's alignment, or missing pair, by the span of the long answer that a judge quotes (None: no pair)."""
+    """Replace a fact's alignment, or missing pair, by the span that a judge quotes (None: there is none)."""
     if part is None:
         detail = "the judge finds no part of the long answer that answers the question"
         told = {"long_text": "", "long_start": 0, "paired_by": "", "unscored": "not_in_long_answer", "detail": detail}

@@ -1,4 +1,5 @@
-"""Rows of SLAQ's mechanistic analysis: a fact answered short and long, and the model components that carry its tokens (paper §5).
+"""Rows of SLAQ's mechanistic analysis: a fact answered short and long, and the model components that carry its tokens
+(paper §5).
 
 Facts are drawn from those that a model got right in both answers, and those that it got right in one (§5.2).
 """
@@ -28,11 +29,11 @@ Unscored = Literal[
     "set_not_reached",
     "constant",
 ]
-"""Why there is no similarity, in this order: an answer is empty; the long answer does not state the short one; a text of the
-file of pairs is not in the answer; the judge that pairs failed; its reply cannot be read; prompt and answer exceed the
-model's context; a token's logit is not above 0, so no share of it can be lost; logits are NaN or infinite; a single row
-does not fit into memory; no set of components of the allowed size recovers a token's logit; importances do not vary, so
-they have no correlation. Empty: scored."""
+"""Why there is no similarity, in this order: an answer is empty; the long answer does not state the short one; a text
+of the file of pairs is not in the answer; the judge that pairs failed; its reply cannot be read; prompt and answer
+exceed the model's context; a token's logit is not above 0, so no share of it can be lost; logits are NaN or infinite; a
+single row does not fit into memory; no set of components of the allowed size recovers a token's logit; importances do
+not vary, so they have no correlation. Empty: scored."""
 
 
 class Fact(Row):
@@ -100,8 +101,8 @@ class TokenEffect(StrictModel):
     base: float
     """Logit of the token with nothing ablated."""
     importances: list[float]
-    """(base − ablated) ÷ base for each component, layer by layer: its heads, then its MLP. Six digits; empty if any token of
-    the answer has a logit of 0 or less, since nothing is ablated then."""
+    """(base − ablated) ÷ base for each component, layer by layer: its heads, then its MLP. Six digits; empty if any
+    token of the answer has a logit of 0 or less, since nothing is ablated then."""
     chosen: list[int]
     """The minimal set: indices of components in `importances`, most important first; empty if none was found."""
     recovered: float | None
@@ -141,8 +142,8 @@ class ComparedFact(PairedFact):
     long_tokens: int
     """Tokens of the long answer that count."""
     containment: float | None
-    """Share of the smaller minimal set that is in both sets. All six measures are weighted by the transport of least cost
-    between the tokens of both answers (earth mover's distance)."""
+    """Share of the smaller minimal set that is in both sets. All six measures are weighted by the transport of least
+    cost between the tokens of both answers (earth mover's distance)."""
     iou: float | None
     """Intersection of the minimal sets divided by their union."""
     pearson_attention: float | None
@@ -154,7 +155,7 @@ class ComparedFact(PairedFact):
     spearman_mlp: float | None
     """Spearman's correlation of the importances of MLPs."""
     hungarian: Similarities
-    """The same measures by the best one-to-one assignment of tokens; surplus tokens of the longer answer are left out."""
+    """The same measures by the best one-to-one assignment of tokens, without the longer answer's surplus tokens."""
 
 
 class TokenRow(Row):
@@ -171,8 +172,8 @@ class TokenRow(Row):
     base: float
     """Logit of the token with nothing ablated."""
     components: list[str]
-    """The minimal set, most important first: L3.H5 is an attention head, L3.MLP a layer's MLP, both from 0; empty if no set
-    of the allowed size recovers the logit."""
+    """The minimal set, most important first: L3.H5 is an attention head, L3.MLP a layer's MLP, both from 0; empty if no
+    set of the allowed size recovers the logit."""
     recovered: float | None
     """Share of the logit that the set alone gives."""
     heads: int
