@@ -88,7 +88,7 @@ def ablate_answered_facts(batch: Batch) -> Receipt:
 
 
 def _require_positive(rows: Sequence[AblatedFact]) -> None:
-    """Raise UsageError if at least half of a fact's tokens have a logit of 0 or less: the model's other facts will too."""
+    """Raise UsageError if half or more of a fact's tokens have a logit of 0 or less, as the model's other facts would."""
     for row in rows:
         tokens = [*row.short_tokens, *row.long_tokens]
         if tokens and 2 * sum(each.base <= 0 for each in tokens) >= len(tokens):
