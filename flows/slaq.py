@@ -1,4 +1,4 @@
-"""SLAQ: the same facts asked short and long, from articles of fifteen categories (paper §3.2, Appendix A.1)."""
+"""SLAQ's recipe: the same facts asked short and long, from articles of fifteen categories (paper §3.2, App. A.1)."""
 
 from factmill.flows.recipes import Stage, make_recipe
 from factmill.tasks.slaq.benchmark import SLAQ

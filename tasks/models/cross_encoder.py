@@ -1,10 +1,10 @@
-"""Scores of pairs of texts, by an encoder that reads both at once: does one follow from the other, does it contradict it.
+"""Cross-encoders: score pairs of texts read together, for example whether one entails or contradicts the other.
 
-A converted encoder runs on CTranslate2 and gives the state of the first token; its head (a layer, tanh, a layer) is
-small and computed here, in float64. What comes out is a probability of each label of the checkpoint, or one score.
+A converted encoder runs on CTranslate2 and gives the state of the first token. Its small head (linear, tanh, linear) is
+computed here in float64. The result is a probability for each label of the checkpoint, or one score.
 
-A pair gets the same bits whatever it is scored with (exact_batches.py); processors of another kind, and GPUs, differ in
-the last bits of the encoder's float32, which two digits of a probability hide but for ties.
+A pair gets the same bits in every batch (exact_batches.py). Other processors, and GPUs, differ in the last bits of the
+encoder's float32, which rounding probabilities to two digits hides except for ties.
 """
 
 from collections.abc import Collection, Sequence
@@ -23,30 +23,30 @@ from factmill.tasks.models.model_folder import check_model, find_model, read_mod
 Floats = npt.NDArray[np.float64]
 
 HEAD = "head.npz"
-"""Arrays of the head: dense_weight, dense_bias, out_weight, out_bias, in float32."""
+"""File with the head's arrays in float32: dense_weight, dense_bias, out_weight, out_bias."""
 ENTAILMENT, CONTRADICTION = frozenset({"entailment"}), frozenset({"contradiction"})
 CONSISTENT = frozenset({"consistent", "entailment", "correct", "supported"})
-"""What checkpoints call the label of a text that follows from the other, in small letters."""
+"""Names, in lower case, that checkpoints give the label of a text that follows from the other."""
 SCORE = "score"
-"""Among the names of a label wanted: a single score will do that is of any size."""
+"""Among a label's wanted names: accept a single score of any range."""
 
 
 class CrossEncoderSettings(StrictModel):
-    """How the first token's state becomes scores (ModelManifest.settings)."""
+    """How a converted cross-encoder makes scores (ModelManifest.settings)."""
 
     labels: list[str]
-    """As the checkpoint has them; a single one is a score."""
+    """The checkpoint's labels; a single one means a score."""
     activation: Literal["softmax", "sigmoid", "none"]
-    """What makes numbers between 0 and 1 of what the head gives; none: it is a score of any size."""
+    """Maps the head's outputs to numbers from 0 to 1; none: the output is a score of any range."""
     is_typed: bool
-    """True when the encoder is told which tokens are the second text's."""
+    """True if the encoder takes token types, which mark the second text."""
     max_tokens: int
-    """Of both texts and what stands between them; beyond, the end of the longer one is not read."""
+    """Tokens of both texts and the special ones; beyond this the end of the longer text is cut."""
 
     def find_columns(self, wanted: Sequence[Collection[str]], name: str) -> list[int]:
-        """Return the column of each label wanted, known by one of its names in small letters; a single score is any of them.
+        """Return the column of each wanted label, given its possible lower-case names; a single score matches any.
 
-        UsageError when one is not there, or not as a probability where that is wanted; `name`: of the model.
+        UsageError if a label is missing, or is not a probability where one is wanted; `name`: the model's.
         """
         is_single = len(self.labels) == len(wanted) == 1
         any_size = is_single and SCORE in wanted[0]
@@ -64,7 +64,7 @@ class CrossEncoderSettings(StrictModel):
 
 
 class PairScorer(Protocol):
-    """What scores pairs of texts: a cross-encoder, here or on the workers of a cluster."""
+    """Scores pairs of texts: a cross-encoder, here or on a cluster's workers."""
 
     @property
     def name(self) -> str: ...
@@ -78,7 +78,7 @@ class CrossEncoder:
     """A converted cross-encoder (models/converting/encoder.py)."""
 
     def __init__(self, path: Path, device: Device = "auto", threads: int | None = None) -> None:
-        """Open a model folder; `threads` batches run at once on the CPU (default: one a core)."""
+        """Open a model folder; `threads` batches run in parallel on the CPU (default: one a core)."""
         import ctranslate2
         from tokenizers import Tokenizer
 
@@ -94,13 +94,13 @@ class CrossEncoder:
             self._head = {name: head[name].astype(np.float64) for name in head.files}
 
     def score(self, pairs: Sequence[tuple[str, str]], wanted: Sequence[Collection[str]] | None = None) -> Floats:
-        """Return the scores of pairs: a row each, a column a label (len(pairs) × len(settings.labels)).
+        """Return the scores of pairs (len(pairs) × len(settings.labels)).
 
-        `wanted`: only the probabilities of these (CrossEncoderSettings.find_columns).
+        `wanted`: return only the columns of these labels (CrossEncoderSettings.find_columns).
         """
         columns = slice(None) if wanted is None else self.settings.find_columns(wanted, self.name)
         different = sorted(set(pairs))
-        # one by one: after encode_batch the tokenizer's threads complain whenever this process forks
+        # one by one: after encode_batch the tokenizer's threads warn whenever this process forks
         encoded = [self._tokenizer.encode(first.strip(), second.strip()) for first, second in different]
         tokens, types = [each.ids for each in encoded], [each.type_ids for each in encoded]
         scores = np.zeros((len(different), len(self.settings.labels)))
@@ -115,13 +115,13 @@ class CrossEncoder:
         return scores[[place[pair] for pair in pairs]][:, columns]
 
     def _score_batch(self, tokens: list[list[int]], types: list[list[int]]) -> Floats:
-        """Return the scores of pairs of one length."""
+        """Return the scores of pairs that have equally many tokens."""
         told = types if self.settings.is_typed else None
         output = self._encoder.forward_batch(tokens, token_type_ids=told).last_hidden_state.to_device(self._to_cpu)
         return np.stack([self._apply_head(state) for state in np.array(output)[:, 0].astype(np.float64)])
 
     def _apply_head(self, state: Floats) -> Floats:
-        """Return the scores of one pair; pair by pair and without a matrix library, so that no bit hangs on the others."""
+        """Return the scores of one pair, computed alone without a matrix library: no bit depends on other pairs."""
         head = self._head
         inner = np.tanh(np.einsum("ij,j->i", head["dense_weight"], state) + head["dense_bias"])
         logits: Floats = np.einsum("ij,j->i", head["out_weight"], inner) + head["out_bias"]
@@ -132,14 +132,14 @@ class CrossEncoder:
 
 
 def find_cross_encoder(name_or_path: str | Path, home_folder: Path) -> Path:
-    """Return the folder of a cross-encoder: one of a home by name, or any by path; else UsageError."""
+    """Return the folder of a cross-encoder by name (below the home) or path; else UsageError."""
     return find_model(str(name_or_path), home_folder, "cross-encoder")
 
 
 def identify_cross_encoder(
     name_or_path: str | Path, home_folder: Path, wanted: Sequence[Collection[str]]
 ) -> dict[str, str]:
-    """Return name and digest of a cross-encoder without opening it; UsageError when it has not the labels wanted."""
+    """Return name and digest of a cross-encoder without opening it; UsageError if a wanted label is missing."""
     path = find_cross_encoder(name_or_path, home_folder)
     manifest = read_model(path, "cross-encoder")
     read_settings(path, manifest, CrossEncoderSettings).find_columns(wanted, manifest.name)

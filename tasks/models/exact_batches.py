@@ -1,18 +1,17 @@
-"""Batches that change nothing: a text gets the same bits whatever it is computed with.
+"""Bit-exact batches: a text gets the same bits whatever texts share its batch.
 
-Builds must come out the same byte for byte. Two things stand against it: padding, and that products of floats are added
-up in an order that depends on how many rows are multiplied at once; and where words are searched for, rows drop out of a
-batch as their texts end. So:
+Builds must be identical byte for byte. Three effects prevent it: padding; the summation order of float products, which
+depends on the number of rows; and in beam search, rows that drop out of a batch as their texts end. So:
 
-- int8 on the CPU: texts of one shape (their numbers of tokens) share a batch, without padding. Products of integers are
-  exact in any order and all else is done row by row, so every bit is the same (tests compare bit for bit).
-- float32, float16, and any GPU: one text a batch, several batches at once; translations in float32, where the CPU lets
-  them, in company that lasts (translate.py). `batching = "length"` shares batches there
-  too, for those who can bear that a result turns with its neighbours in the last bits.
-- Encoders, in float32 (`run_filled_batches`): texts of one length share batches, which a text that is repeated fills up.
-  Where rows keep their bits in products of a kind (`devices.find_multiplier`), it does so to the next size of that kind.
-  Elsewhere to one fixed size for that length: matrix libraries choose their way of adding by the shape of the matrices,
-  which is thus a matter of the text alone.
+- int8 on the CPU: texts of one shape (their numbers of tokens) share a batch without padding. Integer products are
+  exact in any order and everything else works row by row, so every bit is the same (tests compare bit for bit).
+- float32, float16, and any GPU: one text a batch, several batches in parallel; float32 translations, where the CPU
+  allows it, together with texts that last to the end (translate.py). `batching = "length"` shares batches there too,
+  for users who accept that the last bits of a result depend on its neighbours.
+- Encoders in float32 (`run_filled_batches`): texts of one length share batches, filled up with a repeated text. Where
+  rows get the same bits in products of certain sizes (`devices.find_multiplier`), up to the next such size. Elsewhere
+  up to one fixed size for each length: matrix libraries choose the summation order by the shape of the matrices, which
+  then depends on the text alone.
 """
 
 import math
@@ -32,20 +31,20 @@ T = TypeVar("T")
 F = TypeVar("F", bound=np.floating[Any])
 
 _UNDER_WAY = 256
-"""Batches started ahead of the one whose results are awaited: enough for every core, and replies still come early."""
+"""Batches started ahead of the one whose results are awaited: enough for every core, while replies still come early."""
 LEAST_ROWS = 16
-"""Rows of a product by AVX-512, at least, for each to keep its bits."""
+"""Least rows of an AVX-512 product in which each row gets the same bits."""
 MOST_ROWS = 263
-"""Rows of a product by AVX2, at most, for all but the odd ones (`list_odd_rows`) to keep their bits."""
+"""Most rows of an AVX2 product in which all but the odd rows (`list_odd_rows`) get the same bits."""
 _TOKENS_AT_ONCE: dict[Multiplier | None, int] = {None: 120, "avx2": MOST_ROWS, "avx512": 400}
-"""Tokens of an encoder's batch, at most, unless a single text has more: the more there are, up to some 400, the quicker a core
-is, but where sizes are fixed also the more rows that only fill up (bench/speed/models/embed.py)."""
+"""Most tokens of an encoder's batch, unless a single text has more. Up to some 400 a core gets faster with more tokens,
+but fixed sizes then also need more filling rows (bench/speed/models/embed.py)."""
 _BLOCK = 96
-"""Rows that oneDNN multiplies at once, by AVX2."""
+"""Rows of a block that oneDNN multiplies at once by AVX2."""
 
 
 def choose_batching(batching: Batching, device: str, compute_type: ComputeType) -> Literal["length", "alone"]:
-    """Return how texts are batched; `auto` is the fastest way that is exact."""
+    """Resolve `auto` to the fastest exact way to batch texts: by length for int8 on the CPU, else alone."""
     if batching != "auto":
         return batching
     return "length" if device == "cpu" and compute_type == "int8" else "alone"
@@ -59,11 +58,11 @@ def run_batches(
     start: Callable[[list[int]], Callable[[], Sequence[T]]],
     batch_texts: int | None = None,
 ) -> Iterator[tuple[int, T]]:
-    """Yield each place with its result, in the order of the batches: those of the longest texts first.
+    """Run texts in batches; yield each place with its result, batches of the longest texts first.
 
-    `shapes`: what texts of one batch have in common, one a place; `lengths`: their tokens; `batch_tokens`: tokens of a
-    batch, at most, unless a single text has more, and `batch_texts` its texts; `start`: begins the batch of some places and
-    returns what waits for its results.
+    For each place, `shapes` has what texts of one batch must share and `lengths` the tokens. `batch_tokens` and
+    `batch_texts`: most tokens and texts of a batch, unless a single text has more tokens. `start` begins the batch of
+    some places and returns a function that waits for its results.
     """
     by_shape: dict[Hashable, list[int]] = {}
     for place, shape in enumerate(shapes):
@@ -88,9 +87,9 @@ def run_filled_batches(
     multiplier: Multiplier | None,
     work: Callable[[list[int]], npt.NDArray[F]],
 ) -> Iterator[tuple[list[int], npt.NDArray[F]]]:
-    """Yield places of texts of one length with their results, a row each; `workers` batches run at once.
+    """Yield places of texts of one length with their results, a row each; `workers` batches run in parallel.
 
-    `work`: gets the places of a batch, the first one repeated at its end to fill it up, and returns a row for each.
+    `work` gets the places of a batch, filled up at its end by repeating the first, and returns a row for each.
     """
     batches = list(batch_by_length(lengths, multiplier))
     with ThreadPoolExecutor(workers) as pool:
@@ -100,7 +99,7 @@ def run_filled_batches(
 
 
 def batch_by_length(lengths: Sequence[int], multiplier: Multiplier | None) -> Iterator[tuple[list[int], int]]:
-    """Yield places in batches with how many texts fill each: of one length, the longest first."""
+    """Yield batches of places of one length, longest first, with the number of texts to fill each up to."""
     by_length: dict[int, list[int]] = {}
     for place, length in enumerate(lengths):
         by_length.setdefault(length, []).append(place)
@@ -112,7 +111,7 @@ def batch_by_length(lengths: Sequence[int], multiplier: Multiplier | None) -> It
 
 
 def count_texts(length: int, multiplier: Multiplier | None) -> int:
-    """Return how many texts of so many tokens an encoder's batch has, at most."""
+    """Return how many texts of `length` tokens an encoder's batch has, at most."""
     most = max(1, _TOKENS_AT_ONCE[multiplier] // length)
     if multiplier == "avx512":
         return most
@@ -120,7 +119,7 @@ def count_texts(length: int, multiplier: Multiplier | None) -> int:
 
 
 def fill_size(texts: int, length: int, multiplier: Multiplier | None) -> int:
-    """Return how many texts fill a batch of some of one length, so that each of those gets the bits that it always gets."""
+    """Return the number of texts to fill a batch of texts of one length up to, so that each gets its usual bits."""
     if multiplier == "avx512":
         return max(texts, math.ceil(LEAST_ROWS / length))
     most = count_texts(length, multiplier)
@@ -133,9 +132,9 @@ def fill_size(texts: int, length: int, multiplier: Multiplier | None) -> int:
 
 
 def list_odd_rows(rows: int) -> list[range]:
-    """Return the rows of a product that oneDNN adds up another way than the rest where it multiplies by AVX2.
+    """Return the rows of an AVX2 product that oneDNN sums in another order than the rest.
 
-    It takes some 96 rows at once, of those six by six, and one to three that are left over another way.
+    It takes blocks of some 96 rows, in groups of six, and sums the one to three rows left over in another order.
     """
     odd, start = [], 0
     while start < rows:

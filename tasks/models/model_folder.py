@@ -1,12 +1,12 @@
-"""Folders of converted models: what they hold, how they come to be, and how they are told from anything else.
+"""Folders of converted models: write, find, check, copy and remove them.
 
-<folder>/<name>/factmill-model.json   ModelManifest, written last, so a folder without one was never finished
+<folder>/<name>/factmill-model.json   ModelManifest, written last, so a folder without one is unfinished
 <folder>/<name>/…                     files that CTranslate2 and the tokenizer read
-<folder>/.<name>.making/              a conversion under way, or one that was broken off
+<folder>/.<name>.making/              a conversion in progress or interrupted
 
-One process at a time changes what is in <folder>, which it holds locked meanwhile; the others wait.
+One process at a time changes <folder> under a lock; the others wait.
 
-A model is known by its digest, over what its files hold and how they are to be used: names and places do not touch it.
+A model's identity is its digest over the contents of its files and its settings, independent of name and place.
 """
 
 import fcntl
@@ -32,21 +32,21 @@ MANIFEST = "factmill-model.json"
 
 Kind = Literal["embedder", "cross-encoder", "translator", "perplexity"]
 IfThere = Literal["refuse", "replace", "keep"]
-"""What to do with a model that has the name already."""
+"""What to do if a model of that name exists."""
 S = TypeVar("S", bound=BaseModel)
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
 class ModelFile(StrictModel):
-    """A file, as it was when the conversion ended."""
+    """Size and digest of a file at the end of the conversion."""
 
     size_bytes: int
     sha256: str
 
 
 class ModelManifest(StrictModel):
-    """What a folder of a converted model says of itself."""
+    """Contents of factmill-model.json, which describes a converted model."""
 
     name: str
     format_version: int
@@ -54,10 +54,9 @@ class ModelManifest(StrictModel):
     digest: str
     """SHA-256 over kind, settings and files: the identity of the model."""
     source: dict[str, str]
-    """SHA-256 of each file that it was made from, by its path in the checkpoint."""
+    """Path in the checkpoint → SHA-256 of each file that the model was made from."""
     settings: dict[str, Any]
-    """How the files are to be used; what stands here is the kind's own affair (embed.py, cross_encoder.py,
-    translate.py, perplexity.py)."""
+    """How to use the files; the fields depend on the kind (embed.py, cross_encoder.py, translate.py, perplexity.py)."""
     made_with: str
     """Converter and its version."""
     files: dict[str, ModelFile]
@@ -70,7 +69,7 @@ class ModelManifest(StrictModel):
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """What a conversion tells of the files that it wrote."""
+    """What a conversion returns for the manifest: source digests, settings, converter."""
 
     source: Mapping[str, str]
     settings: Mapping[str, Any]
@@ -83,7 +82,7 @@ def models_folder(home_folder: Path) -> Path:
 
 
 def model_path(name: str, folder: Path) -> Path:
-    """Return the folder of a model; UsageError when the name cannot be a folder's."""
+    """Return the folder of a model; UsageError for a name that is not allowed."""
     if not _NAME.fullmatch(name):
         raise UsageError(
             f"no model can be called {name!r}: use letters, digits, `.`, `_`, `-`, a letter or digit first"
@@ -92,16 +91,16 @@ def model_path(name: str, folder: Path) -> Path:
 
 
 def list_models(folder: Path) -> list[str]:
-    """Return the names of the models in a folder, whole or damaged, in order."""
+    """Return the sorted names of the models in a folder, damaged ones too."""
     if not folder.is_dir():
         return []
     return sorted(path.name for path in folder.iterdir() if path.is_dir() and _NAME.fullmatch(path.name))
 
 
 def find_model(name_or_path: str, home_folder: Path, kind: Kind, built_in: str = "", advice: str = ":") -> Path:
-    """Return a model's folder: one of a home's models by name, or any by path; UsageError says what there is.
+    """Return a model's folder by name (below the home) or path; UsageError lists the models there are.
 
-    `built_in`: name of the one that needs no folder there, if any; `advice`: what to do, before the command that adds a model.
+    `built_in`: a model without a folder there, also listed; `advice`: text before the command that adds a model.
     """
     folder = models_folder(home_folder)
     if os.sep in name_or_path or name_or_path.startswith("."):
@@ -120,10 +119,10 @@ def store_model(
     write: Callable[[Path], Origin],
     if_there: IfThere = "refuse",
 ) -> ModelManifest:
-    """Make a model folder: `write` fills an empty folder, which then gets its manifest and, at once, its name.
+    """Make a model folder: `write` fills an empty folder, which then gets its manifest and is renamed atomically.
 
-    Of several processes one writes and the others wait; what to do with a model of that name is then up to `if_there`.
-    What a conversion that was broken off left behind is cleared away.
+    One process writes and the others wait, then `if_there` decides about the model they find. Leftovers of an
+    interrupted conversion are removed.
     """
     path, making = model_path(name, folder), folder / f".{name}.making"
     with _wait_for(folder):
@@ -163,7 +162,7 @@ def store_model(
 
 
 def read_model(path: Path, kind: Kind | None = None) -> ModelManifest:
-    """Read a model folder's manifest and compare its files' sizes; UsageError says what is wrong and what to do."""
+    """Load a model folder's manifest and check its files' sizes; UsageError says what is wrong and what to do."""
     if not path.is_dir():
         raise UsageError(f"no model folder {path}: factmill models list shows those that are there")
     if not (path / MANIFEST).is_file():
@@ -198,7 +197,7 @@ def read_model(path: Path, kind: Kind | None = None) -> ModelManifest:
 
 
 def check_model(path: Path, kind: Kind) -> ModelManifest:
-    """Read a model folder's manifest and compare its files' content with it (about a second for 2 GB)."""
+    """Load a model folder's manifest and check its files' digests (about a second for 2 GB); else UsageError."""
     manifest = read_model(path, kind)
     for file, expected in manifest.files.items():
         if digest_file(path / file) != expected.sha256:
@@ -207,7 +206,7 @@ def check_model(path: Path, kind: Kind) -> ModelManifest:
 
 
 def read_settings(path: Path, manifest: ModelManifest, settings: type[S]) -> S:
-    """Return how a model's files are to be used, as its kind has it; UsageError when the folder says something else."""
+    """Parse a manifest's settings as its kind's settings class; UsageError if they do not fit."""
     try:
         return settings.model_validate(manifest.settings)
     except ValidationError as error:
@@ -215,21 +214,21 @@ def read_settings(path: Path, manifest: ModelManifest, settings: type[S]) -> S:
 
 
 def copy_model(converted: Path, kind: Kind, making: Path) -> Origin:
-    """Copy a model folder's files into an empty folder (for `store_model`); UsageError when it is not whole."""
+    """Copy a model folder's files into an empty folder (for `store_model`); UsageError if it is damaged."""
     manifest = check_model(converted, kind)
     copy_files(converted, manifest.files, making)
     return Origin(manifest.source, manifest.settings, manifest.made_with)
 
 
 def copy_files(source: Path, files: Iterable[str], target: Path) -> None:
-    """Copy files, named by their paths in the folder `source`, into another folder."""
+    """Copy files, given by their paths in the folder `source`, into another folder."""
     for file in files:
         (target / file).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(source / file, target / file)
 
 
 def remove_model(name: str, folder: Path) -> None:
-    """Remove a model, whole or damaged; UsageError when there is none of that name."""
+    """Remove a model, even a damaged one; UsageError if there is none of that name."""
     path = model_path(name, folder)
     if not path.is_dir():
         raise UsageError(f"no model {name} in {folder} (there: {', '.join(list_models(folder)) or 'none'})")
@@ -244,7 +243,7 @@ def digest_file(path: Path) -> str:
 
 
 def digest_files(folder: Path, files: Iterable[str]) -> dict[str, str]:
-    """Return the SHA-256 of those of the files that are in a folder, by name."""
+    """Return name → SHA-256 of the files that exist in a folder."""
     return {file: digest_file(folder / file) for file in files if (folder / file).is_file()}
 
 
@@ -256,7 +255,7 @@ def _damaged(path: Path, what: str, kind: str = "KIND") -> UsageError:
 
 @contextmanager
 def _wait_for(folder: Path) -> Iterator[None]:
-    """Let one process at a time change a folder of models; the lock goes with the process that holds it."""
+    """Hold a folder of models exclusively, waiting for other processes; the lock ends with its process."""
     folder.mkdir(parents=True, exist_ok=True)
     handle = os.open(folder, os.O_RDONLY)
     try:
@@ -267,7 +266,7 @@ def _wait_for(folder: Path) -> Iterator[None]:
 
 
 def _drop(path: Path) -> None:
-    """Remove a model's folder, if it is there: at once for who opens it next, though removing takes a while."""
+    """Remove a model's folder if it exists; it is renamed first, so that it disappears at once for other processes."""
     old = path.with_name(f".{path.name}.old")
     _clear(old)
     if path.exists():

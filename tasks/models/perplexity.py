@@ -1,19 +1,19 @@
-"""Causal language models that say how probable a text is: any decoder on CTranslate2 (GPT-2, Llama, Qwen, …).
+"""Causal language models that compute the probability of a text: any decoder on CTranslate2 (GPT-2, Llama, Qwen, …).
 
-BioKaLMA finds the piece of knowledge that suits a paragraph by the perplexity of the paragraph with a sentence of that
-piece (paper, Appendix A). core/calls/local_models.py says what is weighed; models/converting/perplexity.py makes model
-folders.
+BioKaLMA chooses the piece of knowledge for a paragraph by the perplexity of the paragraph with a sentence of that piece
+(paper, Appendix A). core/calls/local_models.py defines the calls; models/converting/perplexity.py makes model folders.
 
-Builds must come out the same byte for byte, so a text gets the same bits whatever it is weighed with
-(exact_batches.py). A text is weighed in one pass, so that little is lost where each is a batch of its own. float32, in
-which processors differ in the last bits only, is what a conversion is made for; int8 is for models that would not fit or
-take too long.
+Builds must be identical byte for byte, so a text gets the same bits in every batch (exact_batches.py). A text takes one
+pass, so that little speed is lost if each is its own batch. Conversions are meant for float32, in which processors
+differ only in the last bits; int8 is for models that would not fit or take too long.
 
-A text is cut by tokenizer.json (Hugging Face's tokenizers), or by a SentencePiece file; both give the tokens as
-CTranslate2's vocabulary spells them. A text is text throughout: `</s>` in it is five characters, never the token of that name.
+Texts are tokenised by tokenizer.json (Hugging Face's tokenizers) or by a SentencePiece file; both give tokens as
+CTranslate2's vocabulary spells them. Special tokens in a text are plain text: `</s>` is four characters, never the
+token of that name.
 
-The embedded model, `embedded-lm-1`, is no model of English: a tiny one, taught the articles and facts of the embedded
-world and how its paragraphs go on (data/models/train_perplexity.py). It reads any text, letter by letter where it must.
+The embedded model, `embedded-lm-1`, is tiny and no general model of English: it is trained on the articles, facts and
+paragraphs of the embedded world (data/models/train_perplexity.py). It reads any text, by single letters where
+necessary.
 """
 
 import json
@@ -43,34 +43,34 @@ from factmill.tasks.models.exact_batches import Batching, choose_batching, run_b
 from factmill.tasks.models.model_folder import ModelManifest, check_model, find_model, read_model, read_settings
 
 EMBEDDED = "embedded-lm-1"
-"""Name of the embedded model; changes whenever it is taught anew with another result."""
+"""Name of the embedded model; changes whenever retraining changes the model."""
 EMBEDDED_FOLDER = ROOT / "data" / "models" / "embedded-perplexity"
 
 VOCABULARY = "vocabulary.json"
 _BATCH_TOKENS = 1024
-"""Tokens of a batch, at most: each takes a float for every token of the vocabulary, which may have 256,000."""
+"""Most tokens of a batch: each takes a float for every token of the vocabulary, which may have 256,000."""
 
 
 TOKENIZER = "tokenizer.json"
 SENTENCEPIECE = ("tokenizer.model", "sentencepiece.bpe.model", "sentencepiece.model", "spiece.model")
-"""Names that checkpoints give to a SentencePiece file."""
+"""Names that checkpoints give their SentencePiece file."""
 
 
 @dataclass(frozen=True, slots=True)
 class TokenCutter:
-    """A tokenizer read from a file."""
+    """A tokenizer loaded from a file."""
 
     path: Path
     cut: Callable[[str], list[str]]
-    """Text → its tokens, without any at its beginning or end that the text does not hold."""
+    """Text → its tokens, without added start or end tokens."""
     numbers: Mapping[str, int]
-    """Token → its number."""
+    """Token → its id."""
     unknown: str | None
-    """Token that stands for what the vocabulary does not have; None where it has everything."""
+    """Token for text outside the vocabulary; None if there is no such text."""
 
 
 def find_tokenizer(folder: Path) -> Path:
-    """Return the file by which a folder's model cuts texts; UsageError when there is none."""
+    """Return the tokenizer file of a model's folder; UsageError if there is none."""
     for name in (TOKENIZER, *SENTENCEPIECE):
         if (folder / name).is_file():
             return folder / name
@@ -82,7 +82,7 @@ def find_tokenizer(folder: Path) -> Path:
 
 
 def open_cutter(path: Path) -> TokenCutter:
-    """Read tokenizer.json or a SentencePiece file; UsageError when it is neither."""
+    """Load tokenizer.json or a SentencePiece file; UsageError if it is neither."""
     if path.name != TOKENIZER:
         import sentencepiece
 
@@ -97,30 +97,30 @@ def open_cutter(path: Path) -> TokenCutter:
 
     try:
         tokenizer = Tokenizer.from_file(str(path))
-    except Exception as error:  # tokenizers raises no narrower one
+    except Exception as error:  # tokenizers raises nothing narrower
         raise UsageError(f"{path}: not a file of tokenizers: {error}") from error
     tokenizer.no_truncation()
     tokenizer.no_padding()
     tokenizer.encode_special_tokens = True
-    # one by one: after encode_batch the tokenizer's threads complain whenever this process forks
+    # one by one: after encode_batch the tokenizer's threads warn whenever this process forks
     cut = lambda text: list(tokenizer.encode(text, add_special_tokens=False).tokens)  # noqa: E731
     numbers = tokenizer.get_vocab(with_added_tokens=True)
     return TokenCutter(path, cut, numbers, getattr(tokenizer.model, "unk_token", None))
 
 
 class PerplexitySettings(StrictModel):
-    """How a converted model is to be used (ModelManifest.settings)."""
+    """How to use a converted language model (ModelManifest.settings)."""
 
     identity: str
-    """Name that rows and reports give."""
+    """The model's name in rows and reports."""
     tokenizer: str
-    """Name of the file by which texts are cut."""
+    """Name of the tokenizer file."""
     start: str | None
-    """Token that stands before every text and is not weighed; None: the model has none."""
+    """Token before every text, not scored itself; None: the model has none."""
     unknown: str | None
-    """Token that stands for what the vocabulary does not have; None: it has everything, or such a text is refused."""
+    """Token for text outside the vocabulary; None: there is no such text, or it is refused."""
     max_tokens: int | None
-    """Positions that the model knows, the start token's with them; None: as many as memory allows."""
+    """Context length, including the start token; None: limited by memory only."""
 
 
 class LanguageModel:
@@ -134,7 +134,7 @@ class LanguageModel:
         threads: int | None = None,
         batching: Batching = "auto",
     ) -> None:
-        """Open a model folder; `threads` batches run at once on the CPU (default: one a core)."""
+        """Open a model folder; `threads` batches run in parallel on the CPU (default: one a core)."""
         manifest = check_model(path, "perplexity")
         self.settings = read_settings(path, manifest, PerplexitySettings)
         self._cut = open_cutter(path / self.settings.tokenizer).cut
@@ -147,17 +147,17 @@ class LanguageModel:
         self._model = open_model("Generator", path, self.device, numbers, self._workers, manifest.made_with)
 
     def weigh(self, texts: Sequence[str]) -> list[Outcome]:
-        """Return how probable each text is, or why that cannot be told."""
+        """Return the log probability of each text, or why it has none."""
         found = dict(self.weigh_each(texts))
         return [found[place] for place in range(len(texts))]
 
     def weigh_each(self, texts: Sequence[str]) -> Iterator[tuple[int, Outcome]]:
-        """Yield each text's place with how probable it is, as soon as that is known: the longest texts first."""
+        """Yield each text's index with its log probability as soon as it is computed, the longest texts first."""
         places: dict[str, list[int]] = {}
         for place, text in enumerate(texts):
             places.setdefault(text, []).append(place)
         to_weigh: list[tuple[list[int], list[int]]] = []
-        """Places of a text, and the numbers of its tokens."""
+        """Places of a text, and the ids of its tokens."""
         for text, its_places in places.items():
             tokens = self.tokenize(text)
             if isinstance(tokens, Unweighable):
@@ -174,7 +174,7 @@ class LanguageModel:
                 yield from ((place, outcome) for place in to_weigh[at][0])
 
     def tokenize(self, text: str) -> list[str] | Unweighable:
-        """Return what the model is shown of a text, the start token first, or why the text cannot be weighed."""
+        """Return the tokens that the model reads, the start token first, or why the text cannot be scored."""
         if not text.isascii() and any("\ud800" <= letter <= "\udfff" for letter in text):
             return Unweighable("unknown_characters", "half of a surrogate pair, which is no text")
         shown = [self.settings.start] if self.settings.start is not None else []
@@ -191,19 +191,19 @@ class LanguageModel:
         return shown if len(shown) > 1 else NOTHING
 
     def _weigh_batch(self, shown: Sequence[Sequence[int]]) -> list[Outcome]:
-        """Return how probable texts of one length are."""
+        """Return the log probabilities of texts of one length, given as token ids."""
         import ctranslate2
 
-        # the last token is weighed, but nothing after it
+        # the last token is scored, but predicts nothing
         logits = self._model.forward_batch([numbers[:-1] for numbers in shown], return_log_probs=False)
         logits = np.asarray(logits.to_device(ctranslate2.Device.cpu))
         return [add_up(weigh_tokens(each, numbers[1:])) for each, numbers in zip(logits, shown, strict=True)]
 
 
 def weigh_tokens(logits: npt.NDArray[np.float32], numbers: Sequence[int]) -> list[float]:
-    """Return the logarithm of the probability of each token (its number) under its row of logits (tokens × vocabulary).
+    """Return the log probability of each token (given by id) under its row of logits (tokens × vocabulary).
 
-    CTranslate2's own sum over the vocabulary is in float32 and with generic instructions off by 3e-6; this one is not.
+    Sums accurately: CTranslate2's own sum over the vocabulary, in float32, is off by 3e-6 with generic instructions.
     Overwrites `logits`.
     """
     chosen = logits[np.arange(len(numbers)), numbers].astype(np.float64)
@@ -217,20 +217,20 @@ def weigh_tokens(logits: npt.NDArray[np.float32], numbers: Sequence[int]) -> lis
 def identify_perplexity(
     name_or_path: str | Path, home_folder: Path, device: Device = "auto", compute_type: ComputeType | None = None
 ) -> str:
-    """Return a language model's identity without opening it (`LanguageModel.identity`)."""
+    """Return a language model's identity (`LanguageModel.identity`) without opening it."""
     path = find_perplexity(name_or_path, home_folder)
     manifest = read_model(path, "perplexity")
     return _identify(manifest, choose_compute_type(path, compute_type), name_device(device))
 
 
 def find_perplexity(name_or_path: str | Path, home_folder: Path) -> Path:
-    """Return the folder of a language model: `embedded-lm-1`, one of a home by name, or any by path; else UsageError."""
+    """Return the folder of a language model: `embedded-lm-1`, by name (below the home) or by path; else UsageError."""
     if str(name_or_path) == EMBEDDED:
         return EMBEDDED_FOLDER
     return find_model(str(name_or_path), home_folder, "perplexity", EMBEDDED)
 
 
 def _identify(manifest: ModelManifest, compute_type: ComputeType, device: str) -> str:
-    """Return what a logarithm depends on: the model and how it computes; not how texts are batched."""
+    """Format what log probabilities depend on: the model and how it computes; not how texts are batched."""
     name = manifest.settings.get("identity", manifest.name)
     return f"{name}@{manifest.digest[:16]}-{describe_numbers(compute_type, device)}"

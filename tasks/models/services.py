@@ -1,9 +1,9 @@
-"""Local models as services: they answer the calls of core/calls/, each model opened when it is first asked.
+"""Local models as services that answer the calls of core/calls/; a model opens at its first call.
 
-Batches of a stage that ask at once are answered together, since texts share a model's batches only with texts of their
-very length (exact_batches.py): the more there are, the fuller those batches. What is asked together is translated in
-runs of some thousand texts, those of like length in one run, and every run's replies are delivered before the next
-begins, so that little is lost when a build is broken off.
+Calls of concurrent callers are answered together, since texts share a model's batches only with texts of exactly their
+length (exact_batches.py): the more calls, the fuller the batches. Translation takes the calls in runs of some thousand
+texts of similar length, and delivers a run's replies before the next run begins, so that an interrupted build loses
+little.
 """
 
 import threading
@@ -24,15 +24,15 @@ _TEXTS_AT_ONCE = 2048
 
 
 class _Waiting:
-    """Calls of one caller that wait for the model."""
+    """One caller's calls that wait for the model."""
 
     def __init__(self, calls: Sequence[Call], deliver: Deliver) -> None:
         self.calls: dict[str, list[Call]] = {}
-        """Key → calls of that key, of those that have no reply yet."""
+        """Key → calls of that key that have no reply yet."""
         for call in calls:
             self.calls.setdefault(call.key, []).append(call)
         self.problem: Exception | None = None
-        """What its `deliver` raised; the caller's own trouble, which the others are spared."""
+        """Exception from the caller's `deliver`; raised for this caller only."""
         self._deliver = deliver
 
     def take(self, key: str, reply: Reply) -> None:
@@ -41,19 +41,19 @@ class _Waiting:
             try:
                 if self.problem is None:
                     self._deliver(call, reply)
-            except Exception as error:  # noqa: BLE001 - whatever it was, it is raised where this caller waits
+            except Exception as error:  # noqa: BLE001 - any exception is raised again where this caller waits
                 self.problem = error
 
 
 class LocalModel(Generic[M]):
-    """Answers the operations of one model."""
+    """A service that answers the operations of one model."""
 
     is_outside = True
 
     def __init__(
         self, identity: str, what: str, open_model: Callable[[], M], answers: Mapping[str, "Answer[M]"]
     ) -> None:
-        """Keep how the model is opened and what answers each operation; nothing is loaded yet."""
+        """Store how to open the model and what answers each operation; load nothing yet."""
         self.identity = identity
         self._what = what
         self._open = open_model
@@ -64,9 +64,9 @@ class LocalModel(Generic[M]):
         self._queueing = threading.Lock()
 
     def send(self, calls: Sequence[Call], deliver: Deliver) -> None:
-        """Answer all calls, with those of callers that wait meanwhile; one go at a time, since a model uses all cores.
+        """Answer all calls, together with those of waiting callers; one group at a time, since a model uses all cores.
 
-        When the model fails, those that waited ask again themselves, so that every caller meets its own error.
+        If the model fails, each waiting caller tries again by itself, so that every caller gets its own error.
         """
         for call in calls:
             if call.operation not in self._answers:
@@ -85,7 +85,7 @@ class LocalModel(Generic[M]):
             raise mine.problem
 
     def _answer(self, mine: _Waiting) -> None:
-        """Answer all that wait just now; what is left without a reply, but for the caller's own, waits on."""
+        """Answer the calls of all callers waiting now; callers still without replies go back to waiting."""
         with self._queueing:
             together, self._waiting = self._waiting, []
         calls = {key: some[0] for each in together for key, some in each.calls.items()}
@@ -107,17 +107,17 @@ class LocalModel(Generic[M]):
 
 
 Answer = Callable[[M, Sequence[Call], Deliver], None]
-"""What delivers the replies to the calls of one operation."""
+"""Delivers the replies to the calls of one operation."""
 
 
 def serve_translator(identity: str, open_model: Callable[[], Translator]) -> LocalModel[Translator]:
-    """Return a translator as a service (core/calls/local_models.py)."""
+    """Make a service of a translator (core/calls/local_models.py)."""
     answers = {"translate_text": _translate_texts, "translate_path": _translate_paths}
     return LocalModel(identity, "translator", open_model, answers)
 
 
 def serve_perplexity(identity: str, open_model: Callable[[], LanguageModel]) -> LocalModel[LanguageModel]:
-    """Return a language model as a service (core/calls/local_models.py)."""
+    """Make a service of a language model (core/calls/local_models.py)."""
     return LocalModel(identity, "language model", open_model, {"perplexity": _weigh_texts})
 
 
@@ -143,7 +143,7 @@ def _translate_paths(model: Translator, calls: Sequence[Call], deliver: Deliver)
 
 
 def _runs_of_like_length(calls: Sequence[Call], count: Callable[[Call], int]) -> Iterator[list[Call]]:
-    """Yield calls in runs, those with the most tokens first."""
+    """Yield calls in runs of at most `_TEXTS_AT_ONCE`, those with the most tokens first."""
     order = sorted(((count(call), call) for call in calls), key=lambda pair: -pair[0])
     for start in range(0, len(order), _TEXTS_AT_ONCE):
         yield [call for _, call in order[start : start + _TEXTS_AT_ONCE]]

@@ -1,12 +1,12 @@
-"""All titles of a wiki by their embeddings, made once and kept, for the articles nearest to a question (FanOutQA, App. B).
+"""Persistent index of a wiki's titles by embedding, to find the articles nearest to a question (FanOutQA, App. B).
 
 <home>/titles/<digest>/titles.txt    the titles as read, one a line
-<home>/titles/<digest>/starts.npy    where each begins, in bytes, and where the last ends (int64)
-<home>/titles/<digest>/vectors.npy   their embeddings (titles × dimensions, float32)
+<home>/titles/<digest>/starts.npy    byte offset of each title, and the end of the last (int64)
+<home>/titles/<digest>/vectors.npy   the titles' embeddings (titles × dimensions, float32)
 
-The digest is that of the file of titles and the embedder. Vectors are appended block by block, and a note says how many
-are safely on the disk: what is broken off goes on from there. Neither titles nor vectors are ever in memory as a whole.
-Seven million titles take 10.8 GB on the disk at 384 dimensions; bench/speed/title_index.py states the speed.
+The digest covers the file of titles and the embedder. Vectors are appended block by block, and a note counts those
+safely on the disk: an interrupted run resumes there. Titles and vectors are never entirely in memory. Seven million
+titles take 10.8 GB of disk at 384 dimensions; bench/speed/title_index.py measures the speed.
 """
 
 import gzip
@@ -34,7 +34,7 @@ from factmill.tasks.progress import say
 FORMAT_VERSION = 1
 
 _TITLES_AT_ONCE = 8192
-"""Titles embedded before the note of progress is written: some seconds of work are lost at most."""
+"""Titles embedded between notes of progress, so that an interruption loses at most some seconds of work."""
 _NEWS_EVERY_S = 30.0
 _HEADERS = ("page_title", "page_namespace\tpage_title")
 _ARTICLES = "0"
@@ -43,14 +43,14 @@ _ARTICLES = "0"
 
 @dataclass(frozen=True, slots=True)
 class TitleIndex:
-    """Titles and their vectors on the disk."""
+    """Titles and their vectors, read from the disk."""
 
     folder: Path
     starts: npt.NDArray[np.int64]
     vectors: Vectors
 
     def nearest(self, queries: Vectors, count: int) -> list[list[str]]:
-        """Return the titles nearest to each query by cosine, the nearest first; ties in the order of the file."""
+        """Return the titles nearest to each query by cosine, nearest first; ties keep the order of the file."""
         rows = find_nearest(self.vectors, queries, count)
         with (self.folder / "titles.txt").open("rb") as file:
             known = {int(row): self._read(file, int(row)) for row in np.unique(rows)}
@@ -62,16 +62,16 @@ class TitleIndex:
 
 
 def find_near_titles(titles: Sequence[str], queries: Vectors, count: int, embedder: Embedder) -> list[list[str]]:
-    """Return the nearest of a few titles to each query, as `TitleIndex.nearest` does of many."""
+    """Return the titles nearest to each query from a short list, as `TitleIndex.nearest` does from an index."""
     rows = find_nearest(embedder.encode(titles), queries, count)
     return [[titles[row] for row in nearest] for nearest in rows.tolist()]
 
 
 def open_title_index(source: Path, sha256: str, embedder: Embedder, home_folder: Path) -> TitleIndex:
-    """Open the index of a file of titles, known by its SHA-256, or make it; an index that is there needs no file.
+    """Open the index of a file of titles, given its SHA-256, or build it; an existing index does not need the file.
 
-    One process makes it, others wait. SourceError when the file is not the one of that digest or holds no titles;
-    OutputError when the disk is full or the index was tampered with.
+    One process builds it, others wait. SourceError if the file has another digest or no titles; OutputError if the disk
+    is full or the index is damaged.
     """
     name = digest_json({"titles": sha256, "embedder": embedder.digest, "format": FORMAT_VERSION})[:16]
     folder = home_folder / "titles" / name
@@ -102,10 +102,10 @@ def _load(path: Path) -> npt.NDArray[Any]:
 
 
 def read_titles(path: Path) -> Iterator[str]:
-    """Yield the titles of a file, spaces for underscores, empty lines left out.
+    """Yield the titles of a file, with spaces for underscores and without empty lines.
 
-    One title a line, plain or gzipped, as in the dumps of all titles: their header is passed over, and of lines with a
-    namespace before the title those of articles are kept. SourceError names the line that is not UTF-8 or has another
+    The file has one title a line, plain or gzipped, as in the dumps of all titles. Their header is skipped; of lines
+    with a namespace before the title only articles are read. SourceError names a line that is not UTF-8 or has another
     form.
     """
     try:
@@ -139,7 +139,7 @@ def _copy_titles(source: Path, sha256: str, folder: Path) -> None:
         told = "no such file" if not source.is_file() else f"has changed (SHA-256 {found}, expected {sha256})"
         raise SourceError(f"{source}: {told}; build again with the file of titles as it is")
     folder.mkdir(parents=True, exist_ok=True)
-    # eight bytes a title, where a list of numbers would take some thirty
+    # an array takes eight bytes a title, a list of ints some thirty
     starts = array("q", [0])
     with (folder / "titles.txt").open("wb") as file:
         for title in read_titles(source):
@@ -153,7 +153,7 @@ def _copy_titles(source: Path, sha256: str, folder: Path) -> None:
 
 
 def _embed_titles(folder: Path, starts: npt.NDArray[np.int64], embedder: Embedder) -> None:
-    """Write vectors.npy, going on where it was broken off."""
+    """Write vectors.npy; resume where an earlier run stopped."""
     draft, note = folder / "vectors.draft", folder / "vectors.done"
     count, width = len(starts) - 1, embedder.dimensions * 4
     done = int(note.read_text()) if note.is_file() and draft.is_file() else 0
@@ -164,7 +164,7 @@ def _embed_titles(folder: Path, starts: npt.NDArray[np.int64], embedder: Embedde
         np.lib.format.write_array_header_2_0(
             file, {"descr": "<f4", "fortran_order": False, "shape": (count, embedder.dimensions)}
         )
-        # what was written behind the note may be half a block
+        # after the noted end there may be part of a block
         file.truncate(file.tell() + done * width)
         file.seek(0, os.SEEK_END)
         titles.seek(int(starts[done]))

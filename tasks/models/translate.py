@@ -1,26 +1,26 @@
-"""NLLB translation models on CTranslate2: from texts to texts (Translator), and the search between, in batches that change nothing (Search).
+"""NLLB translation models on CTranslate2: text to text (Translator), by beam search in bit-exact batches (Search).
 
-MultiHal translates with NLLB-200 3.3B by beam search (paper, §2.4, Table 2). A model shows `<code of the source language>
-tokens </s>` to its encoder (`tokens </s> <code>` in checkpoints of the older manner) and starts its answer with the
-code of the target language. Words are cut by SentencePiece itself, which gives what the Hugging Face tokenizer gives.
+MultiHal translates with NLLB-200 3.3B by beam search (paper, §2.4, Table 2). The encoder reads `<code of the source
+language> tokens </s>` (`tokens </s> <code>` in older checkpoints), and the output starts with the code of the target
+language. SentencePiece itself splits texts; it gives the same tokens as the Hugging Face tokenizer.
 
-The embedded translator, `embedded-nllb-1`, is no real NLLB: a tiny model of the same architecture, taught the sentence
-forms and labels of the embedded world (data/models/train_translator.py). It knows its words, and refuses texts with
-others; of texts of its words that are unlike those it was taught, it was taught to say so. It also knows when it is
-unsure, by the least probable token of what was found. That may be the fault of the search, which forbids to say two
-tokens twice and ends early (Table 2), so such a text is searched for once more without either; when it is unsure again,
-it refuses. Real NLLB models have none of these limits.
+The embedded translator, `embedded-nllb-1`, is no real NLLB: a tiny model of the same architecture, trained on the
+sentence forms and labels of the embedded world (data/models/train_translator.py). It refuses texts with unknown words,
+and was trained to refuse texts of known words unlike its training texts. It also refuses when unsure, by the least
+probable token of the translation. That may be the fault of the search, which forbids repeating two tokens and ends
+early (Table 2), so such a text is searched once more without either; if still unsure, it is refused. Real NLLB models
+have none of these limits.
 
-With a large model a batch for each text, as floats are computed, is slower by far; bench/speed/models/translate.py says by how
-much. Where rows keep their bits in products of a kind (`devices.find_multiplier`), texts of one length are searched for
-together in float32, anchored: last among them go some that are made to last to the last step. So no product of a step ever
-has too few rows, also when all but one text have ended (AVX-512), and the rows that a product adds up another way, its last,
-are always theirs (AVX2). A search that has not ended by the step up to which they last is begun anew with more steps. A
-single text goes in company too, so its bits are those of every batch.
+With a large model, one batch for each text, as floats need, is far slower; bench/speed/models/translate.py measures how
+much. Where rows get the same bits in products of certain sizes (`devices.find_multiplier`), float32 searches texts of
+one length together, anchored: the last texts of the batch are forced to continue to the last step. So no product of a
+step has too few rows, even if all other texts but one have ended (AVX-512), and the rows summed in another order, the
+last, always belong to the anchors (AVX2). A search that has not ended when its anchors end starts again with more
+steps. A single text gets anchors too, so its bits are the same as in any batch.
 
-CTranslate2 takes tokens that the no-repeat rule forbids out before it turns what is left into probabilities, transformers
-takes them out after. A search by CTranslate2 thus pays nothing for being turned away from what it wanted to say, and with
-the rule the two can find different translations; without it they find the same.
+CTranslate2 removes tokens that the no-repeat rule forbids before it computes probabilities, transformers after. So
+CTranslate2's search pays nothing when the rule blocks its first choice, and with the rule the two can find different
+translations; without it they find the same.
 """
 
 import math
@@ -62,7 +62,7 @@ from factmill.tasks.text.translating.translation import (
 )
 
 EMBEDDED = "embedded-nllb-1"
-"""Name of the embedded translator; its identity holds the digest of what it was taught as well."""
+"""Name of the embedded translator; its identity also contains the digest of its model files."""
 EMBEDDED_FOLDER = ROOT / "data" / "models" / "embedded-translator"
 
 VOCABULARY = "sentencepiece.bpe.model"
@@ -75,7 +75,7 @@ Tokens = list[str]
 
 @dataclass(frozen=True, slots=True)
 class Decoding:
-    """How a translation is searched for; the paper's Table 2."""
+    """Options of the beam search; defaults from the paper's Table 2."""
 
     beam_size: int = 5
     length_penalty: float = 1.1
@@ -83,27 +83,27 @@ class Decoding:
     max_tokens: int = 1024
     """Longest text and longest translation; a longer one is Untranslatable, never cut."""
     batch_tokens: int = 4096
-    """Source tokens of a batch, at most, unless a single text has more."""
+    """Most source tokens of a batch, unless a single text has more."""
     batch_texts: int = 64
-    """Texts of a batch, at most: each takes a float for every beam and token of the vocabulary, 330 MB of NLLB's in all, and
-    more do not make a core quicker (bench/speed/models/translate.py)."""
+    """Most texts of a batch: each takes a float for every beam and token of the vocabulary, 330 MB for 64 texts with
+    NLLB's, and more texts do not make a core faster (bench/speed/models/translate.py)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Company:
-    """What texts are searched for with."""
+    """Sizes of a search with anchors, which give each text the same bits in every batch."""
 
     anchors: int
-    """So many texts, the last ones, last to the last step."""
+    """Texts at the end of a batch that continue to the last step."""
     most: int
-    """Texts beside the anchors, at most."""
+    """Most texts besides the anchors."""
     sizes: tuple[int, ...]
-    """A search has so many texts, anchors among them, or more than the last of these: the first text again fills it up."""
+    """Allowed numbers of texts, anchors included, or any above the last; the first text is repeated to reach one."""
     short: int = 0
-    """Tokens of a text up to which any of the sizes will do; of longer ones the last."""
+    """Tokens of a text up to which every size is allowed; for longer texts only the last."""
 
     def count_filling(self, texts: int, length: int) -> int:
-        """Return how often the first of some texts of one length is searched for again, to fill a search up."""
+        """Return how often to repeat the first of some texts of one length to fill a search up."""
         sizes = self.sizes if length <= self.short else self.sizes[-1:]
         wanted = texts + self.anchors
         return next((size for size in sizes if size >= wanted), wanted) - wanted
@@ -111,12 +111,12 @@ class Company:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What a search found."""
+    """The best translation of a search, as tokens."""
 
     tokens: tuple[str, ...]
-    """Without the code of the language; the last one is </s>, unless no end was found."""
+    """Without the language code; the last one is </s>, unless no end was found."""
     score: float
-    """Logarithm of its probability under the no-repeat rule, divided by its length to the power of the penalty."""
+    """Log probability under the no-repeat rule, divided by the length to the power of the penalty."""
 
     @classmethod
     def of(cls, result: Any) -> "Found":
@@ -125,7 +125,7 @@ class Found:
 
 
 class Search:
-    """A converted model, for tokens."""
+    """Beam search and scoring of token lists by a converted model."""
 
     def __init__(
         self,
@@ -138,7 +138,7 @@ class Search:
         positions: int,
         made_with: str,
     ) -> None:
-        """Open a model folder; `threads`: batches at once on the CPU (None: one a core); `positions`: the model's."""
+        """Open a model folder; `threads`: parallel batches on the CPU (None: one a core); `positions`: the model's."""
         self.device = choose_device(device)
         self.batching = choose_batching(batching, self.device, compute_type)
         is_float = batching == "auto" and compute_type == "float32"
@@ -148,10 +148,10 @@ class Search:
         self._model = open_model("Translator", path, self.device, compute_type, workers, made_with)
 
     def find(self, sources: Sequence[Tokens], codes: Sequence[str], is_free: bool = False) -> list[Found]:
-        """Return the best translation of each source; `codes`: the code of the language that each is wanted in.
+        """Return the best translation of each source; `codes`: the code of each target language.
 
-        The search ends, as in the paper, when as many translations as beams have ended, though a better one may be
-        under way. `is_free`: it goes on until three times as many have, and no token is forbidden.
+        As in the paper, the search ends when as many translations as beams have ended, though a better one may be
+        unfinished. `is_free`: it continues until three times as many have ended, and no token is forbidden.
         """
         lengths = [len(source) for source in sources]
         if self.company and not is_free:
@@ -166,7 +166,7 @@ class Search:
     def _find_anchored(
         self, sources: Sequence[Tokens], codes: Sequence[str], lengths: Sequence[int], company: Company
     ) -> list[Found]:
-        """Return the best translation of each source, searched for in company that lasts."""
+        """Return the best translation of each source, searched together with anchors."""
         found: dict[int, Any] = {}
         left, reach = list(range(len(sources))), 1
         anchors = company.anchors
@@ -184,7 +184,7 @@ class Search:
             shapes = [lengths[place] for place in left]
             results = self._run(shapes, shapes, start, "length", company.most)
             found |= dict(zip(left, results, strict=True))
-            # of fewer ends than beams before the last step, one of as many hypotheses goes to that step
+            # with fewer ends than beams before the last step, one of the hypotheses reaches that step
             left = [
                 place
                 for place, result, last in zip(left, results, steps, strict=True)
@@ -196,7 +196,7 @@ class Search:
     def _search(
         self, sources: list[Tokens], prefixes: list[Tokens], steps: int, hypotheses: int, is_free: bool = False
     ) -> Callable[[], list[Any]]:
-        """Begin a search of at most so many steps; return what waits for its results, each the best of what it found."""
+        """Start a search of at most `steps` steps; return a function that waits for the result of each source."""
         decoding = self._decoding
         begun = self._model.translate_batch(
             sources,
@@ -216,9 +216,9 @@ class Search:
         return lambda: [each.result() for each in begun]
 
     def weigh(self, sources: Sequence[Tokens], targets: Sequence[Tokens]) -> list[list[float]]:
-        """Return the logarithm of the probability of each token of a translation, without the no-repeat rule.
+        """Return the log probability of each token of a translation, without the no-repeat rule.
 
-        A target begins with the code of its language, which is not weighed, and stands without </s>, which is.
+        A target begins with its language code, which is not scored, and omits </s>, which is.
         """
 
         def start(places: list[int]) -> Callable[[], list[Any]]:
@@ -243,7 +243,7 @@ class Search:
         batching: Literal["length", "alone"] | None = None,
         batch_texts: int | None = None,
     ) -> list[Any]:
-        """Return what `start` gives for each place, started in batches of one shape each."""
+        """Run `start` on batches of one shape each; return the result of each place."""
         decoding = self._decoding
         found = dict(
             run_batches(
@@ -259,12 +259,12 @@ class Search:
 
 
 def gather(multiplier: Multiplier | None, decoding: Decoding) -> Company | None:
-    """Return what texts are searched for with, by what multiplies (`devices.find_multiplier`); None: each alone.
+    """Return the sizes of an anchored search for an instruction set (`devices.find_multiplier`); None: each text alone.
 
-    A first step has a row for each text, each other one a row for each of its beams, and the encoder one for each token.
-    With AVX2 a search of 4, 6 or 12 texts leaves none but rows of its last text over, whatever their length, and CTranslate2
-    leaves so few texts in their order. The encoder's products are of one way of adding up to MOST_ROWS; where they may be
-    larger, they are of one size for texts of one length.
+    The first step has a row for each text, later steps one for each beam, and the encoder one for each token. With
+    AVX2, in a search of 4, 6 or 12 texts the leftover rows all belong to the last text, whatever the length, and
+    CTranslate2 does not reorder so few texts. The encoder's products have one summation order up to MOST_ROWS; where
+    they may be larger, texts of one length get one size.
     """
     beams = decoding.beam_size
     if multiplier == "avx512":
@@ -276,20 +276,20 @@ def gather(multiplier: Multiplier | None, decoding: Decoding) -> Company | None:
 
 
 class TranslatorSettings(StrictModel):
-    """How a converted model is to be used (ModelManifest.settings)."""
+    """How to use a converted translator (ModelManifest.settings)."""
 
     identity: str
-    """Name that rows and reports give."""
+    """The model's name in rows and reports."""
     codes: dict[str, str]
     """Language → the model's code; English and every language it translates to."""
     code_first: bool
-    """True when the code of the source language stands before the text, False when it stands at the end."""
+    """True if the code of the source language precedes the text, False if it follows it."""
     max_tokens: int
-    """Positions that the model knows."""
+    """Context length of the model."""
     least_probability: float | None = None
-    """A translation is refused as unsure when a token of it has a lower probability; None: none is refused."""
+    """A translation with a less probable token is refused as unsure; None: none is refused."""
     refusal: str | None = None
-    """What the model was taught to say of a text unlike all others; None: it was taught no such thing."""
+    """The model's trained output for a text unlike all others; None: it has none."""
 
 
 class Translator:
@@ -304,7 +304,7 @@ class Translator:
         batching: Batching = "auto",
         decoding: Decoding | None = None,
     ) -> None:
-        """Open a model folder; `threads` batches run at once on the CPU (default: one a core)."""
+        """Open a model folder; `threads` batches run in parallel on the CPU (default: one a core)."""
         import sentencepiece
 
         manifest = check_model(path, "translator")
@@ -333,15 +333,15 @@ class Translator:
         return translate_paths(asked, self)
 
     def tokenize(self, text: str) -> Tokens:
-        """Return the pieces of a text."""
+        """Split a text into SentencePiece pieces."""
         return list(self._pieces.encode(text, out_type=str))
 
     def is_known(self, piece: str) -> bool:
-        """True when a piece stands in the vocabulary."""
+        """True if a piece is in the vocabulary."""
         return bool(self._pieces.piece_to_id(piece) != self._pieces.unk_id())
 
     def run(self, asked: Sequence[Asked]) -> list[Outcome]:
-        """Translate texts as they stand, without regard to numbers."""
+        """Translate texts as they are, without protecting numbers."""
         if missing := {language for _, language in asked} - set(self.languages):
             raise UsageError(f"{self.identity} translates to {', '.join(self.languages)}, not to {min(missing)}")
         outcomes: list[Outcome] = [""] * len(asked)
@@ -362,12 +362,12 @@ class Translator:
         return [found.get(place, outcome) for place, outcome in enumerate(outcomes)]
 
     def find(self, asked: Sequence[Asked]) -> list[Found]:
-        """Return tokens and score of each translation, without any check: what tests and benchmarks compare."""
+        """Return tokens and score of each translation, unchecked, for tests and benchmarks."""
         codes = [self.settings.codes[language] for _, language in asked]
         return self.search.find([self._frame(self.tokenize(text)) for text, _ in asked], codes)
 
     def weigh(self, asked: Sequence[Asked], translations: Sequence[str]) -> list[float]:
-        """Return the probability of the least probable token of each given translation, as it is compared."""
+        """Return the rounded probability of the least probable token of each given translation."""
         sources = [self._frame(self.tokenize(text)) for text, _ in asked]
         targets = [
             [self.settings.codes[language], *self.tokenize(translation)]
@@ -376,7 +376,7 @@ class Translator:
         return [_round_least(logs) for logs in self.search.weigh(sources, targets)]
 
     def _check_source(self, text: str) -> Tokens | Untranslatable:
-        """Return the tokens that the encoder is shown, none for an empty text, or why the text cannot be translated."""
+        """Return the tokens that the encoder reads, none for an empty text, or why the text cannot be translated."""
         pieces = self.tokenize(text)
         if not pieces:
             return []
@@ -395,7 +395,7 @@ class Translator:
         return [code, *pieces, END] if self.settings.code_first else [*pieces, END, code]
 
     def _search(self, sources: Mapping[int, Tokens], codes: Mapping[int, str], is_free: bool) -> dict[int, Outcome]:
-        """Return for each place the text that was found, or why there is none."""
+        """Return the translation for each place, or why there is none."""
         found = dict(zip(sources, self.search.find(list(sources.values()), list(codes.values()), is_free), strict=True))
         outcomes: dict[int, Outcome] = {
             place: Untranslatable("unfinished", f"no end within {len(one.tokens)} tokens")
@@ -429,22 +429,22 @@ def identify_translator(
     compute_type: ComputeType | None = None,
     decoding: Decoding | None = None,
 ) -> str:
-    """Return a translator's identity without opening it (`Translator.identity`)."""
+    """Return a translator's identity (`Translator.identity`) without opening it."""
     path = find_translator(name_or_path, home_folder)
     manifest = read_model(path, "translator")
     return _identify(manifest, choose_compute_type(path, compute_type), name_device(device), decoding or Decoding())
 
 
 def find_translator(name_or_path: str | Path, home_folder: Path) -> Path:
-    """Return the folder of a translator: `embedded-nllb-1`, a model of a home by name, or any by path; else UsageError."""
+    """Return the folder of a translator: `embedded-nllb-1`, by name (below the home) or by path; else UsageError."""
     if str(name_or_path) == EMBEDDED:
         return EMBEDDED_FOLDER
     return find_model(str(name_or_path), home_folder, "translator", EMBEDDED)
 
 
 def _identify(manifest: ModelManifest, compute_type: ComputeType, device: str, decoding: Decoding) -> str:
-    """Return what a translation depends on: the model, how it computes and searches, and whose forms dates and numbers take;
-    not how it is batched."""
+    """Format what translations depend on: the model, its number format, search and device, and Babel's version for
+    dates and numbers; not the batching."""
     asked = decoding.beam_size, decoding.length_penalty, decoding.no_repeat_ngram, decoding.max_tokens
     search = [*asked, f"babel {babel.__version__}"]
     name = manifest.settings.get("identity", manifest.name)
@@ -452,5 +452,5 @@ def _identify(manifest: ModelManifest, compute_type: ComputeType, device: str, d
 
 
 def _round_least(logs: Sequence[float]) -> float:
-    """Return the least probability of a token; beyond two digits CPUs differ (520 texts in ten ways of computing)."""
+    """Return the least probability of a token; beyond two digits CPUs differ (520 texts computed in ten ways)."""
     return round(math.exp(min(logs)), 2)

@@ -1,4 +1,4 @@
-"""SLAQ as commands know it."""
+"""The `Benchmark` record of SLAQ: what commands show, audit and build."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -16,11 +16,11 @@ from factmill.tasks.text.matching import normal_words
 from factmill.tasks.text.sentences import split_sentences
 
 MOST_SENTENCES = 1
-"""Of an article, shown in an audit for each answer."""
+"""Sentences of the article that an audit shows for each answer, at most."""
 
 
 def explain_row(row: SlaqRow) -> Iterator[str]:
-    """Yield what a row says, as lines to read."""
+    """Yield the lines that `factmill explain` prints for a row."""
     yield f"  source      {row.URL}, revision {row.revid}, of {row.Category} ({row.licence})"
     yield f"  page views  {row.Pageviews:,} ({row.half} viewed of its category)"
     for number, kind in enumerate(row.fact_types, 1):
@@ -33,7 +33,7 @@ def explain_row(row: SlaqRow) -> Iterator[str]:
 
 
 def find_evidence(row: SlaqRow, calls: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """Yield the sentences of the article, as it was read for this row, that have an answer and most of its question."""
+    """Yield for each answer the sentences of the recorded article that contain it, closest to the question first."""
     pages = [str(call["body"]["text"]) for call in calls if call["operation"] == "page_text" and call["status"] == "ok"]
     lines = [line for page in pages for line in read_article(page, load_removed()).text.splitlines()]
     sentences = [sentence for line in lines for sentence in split_sentences(line)]
@@ -86,7 +86,7 @@ SLAQ = Benchmark(
     shown={"id": "id", "Topic": "topic", "half": "viewed", "ShortQ1": "first question", "ShortA1": "answer"},
     trace=("id", "Category"),
     matching=Matching(
-        # ids are category and number of the page, which more than one category may hold
+        # an id joins category and page id, and several categories may contain one page
         keys=(("id",), ("URL",)),
         unit=lambda row: str(row["Category"]),
         together=("unite_pages", "halve_topics", "balance_halves"),

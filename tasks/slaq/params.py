@@ -1,4 +1,4 @@
-"""SLAQ's parameters, and what a build depends on by them: its categories, days of page views and decisions (paper §3.2, A.1)."""
+"""SLAQ's parameters, and the inputs resolved from them: categories, days of page views, decisions (paper §3.2, A.1)."""
 
 from typing import Annotated, ClassVar
 
@@ -25,7 +25,7 @@ def _read_category(given: str) -> str:
 
 
 class SlaqParams(Params):
-    """What a build of SLAQ can be told."""
+    """Parameters of a SLAQ build."""
 
     categories: Annotated[
         tuple[Annotated[str, AfterValidator(_read_category)], ...], Option("--category", metavar="NAME")
@@ -50,24 +50,24 @@ class SlaqParams(Params):
 
 
 class SlaqInputs(Inputs):
-    """What the steps of SLAQ read."""
+    """Resolved inputs of SLAQ's steps."""
 
     resolved: ClassVar = frozenset({"categories", "days", "review"})
     params: SlaqParams
     categories: tuple[str, ...]
     epoch: str
-    """Moment whose articles are read (ISO 8601, UTC)."""
+    """Time as of which articles are read (ISO 8601, UTC)."""
     views_from: str
-    """First day of the page views, YYYYMMDD."""
+    """First day of the page views (YYYYMMDD)."""
     views_to: str
     articles_at: str
-    """Address of an article without its title."""
+    """URL of an article, without the title at its end."""
     reviewing: Reviewing
     licence: str
 
 
 def lock_inputs(params: SlaqParams, run: RunOptions) -> Locked[SlaqInputs]:
-    """Return what the build depends on; UsageError says what was expected."""
+    """Resolve the inputs of a build; raise UsageError for an invalid parameter or review file."""
     from factmill.tasks.storage.reviews import open_review
 
     world = load_world(run.world, run.graph)
@@ -87,9 +87,9 @@ def lock_inputs(params: SlaqParams, run: RunOptions) -> Locked[SlaqInputs]:
 
 
 def address_articles(wiki: str) -> str:
-    """Return what stands before the title in addresses of a wiki's articles, given its URL in a world.
+    """Return the URL prefix of a wiki's articles, up to the title, from the wiki's URL in a world.
 
-    A URL with a script path says where scripts lie, not where articles do; every wiki's index.php shows them too.
+    A URL with a path names the script folder, not the articles' folder; every wiki's index.php shows articles too.
     """
     url = _ENGLISH_WIKIPEDIA if wiki == "embedded" else wiki.rstrip("/")
     has_path = "/" in url.partition("://")[2]

@@ -1,4 +1,4 @@
-"""Publishing SLAQ, and what its report says beside the funnel: topics by category and half, kinds of facts, reviews."""
+"""Publish SLAQ, with its report's counts besides the funnel: topics by category and half, fact types, reviews."""
 
 import pyarrow.compute as pc
 
@@ -12,7 +12,7 @@ from factmill.tasks.slaq.core.rows import CategoryCount, SlaqRow
 
 
 def publish_slaq(build: Build, drawn: Dataset, checked: Dataset, typed: Dataset) -> BuildReport:
-    """Publish the topics, what their categories held, and the review queue with its decisions."""
+    """Publish the topics, the page counts of their categories, and the review queue with its decisions."""
     rows = typed.table(SlaqRow)
     queue = checked.extras(arrow_schema(ReviewItem)).drop_columns(["file", "line"])
     counts = drawn.extras(arrow_schema(CategoryCount))

@@ -1,4 +1,4 @@
-"""Steps in which models write and check questions (SLAQ, paper §3.2, Appendix A.1, Table A.4)."""
+"""Steps in which models write, check and classify questions (SLAQ, paper §3.2, Appendix A.1, Table A.4)."""
 
 import re
 from collections.abc import Sequence
@@ -30,29 +30,29 @@ from factmill.tasks.slaq.params import SlaqInputs
 
 GENERATE, CHECK, FACT_TYPE = "slaq/generate", "slaq/check", "slaq/fact_type"
 FLAG = "second_model"
-"""What the second model flags: a question that cannot be understood alone, or an answer that the article does not give."""
+"""Flag of the second model: a question cannot be understood alone, or the article does not give its answer."""
 AUTO_RULES: AutoRules = {FLAG: "drop"}
-"""What the policy `auto` does: a topic with a flagged pair goes."""
+"""The policy `auto` drops a topic with a flagged pair."""
 EDITABLE: Editable = {
     **{f"Short{part[0].upper()}{at + 1}": (part, at) for part in ("questions", "answers") for at in range(PAIRS)},
     "LongQ": "long_question",
     "LongA": "long_answer",
 }
-"""Texts that a reviewer may replace."""
+"""Column that a reviewer may replace → field of the row, with the index in a list."""
 _FAILED_CHECK = re.compile(r"([a-z_]+): (?:pair [1-5]|long): ")
-"""How the problems of checks are told: the code of the first, then all of them."""
+"""Matches formatted problems: the code of the first one, then all of them."""
 
 
 @task(cache_key_fn=batch_key, persist_result=True)
 def write_questions(batch: Batch) -> Receipt:
-    """Have five short pairs and a long one made of each article; what fails a check is asked for once more (A.1)."""
+    """Have the author model write five short pairs and a long one for each article; retry a failed check once (A.1)."""
     work = work_on(batch)
     prompt = load_prompt(GENERATE)
     lists = read_lists(load_list("source_phrases"), load_list("one_of_many"), load_list("function_words"))
     asked = [(row.id, row, fill_in(prompt, topic=row.title, article=row.text)) for row in work.rows(ChosenTopic)]
 
     firsts: dict[str, tuple[Generated, set[int]]] = {}
-    """Row id → its first reply, and which pairs of it are faulty."""
+    """Row id → its first reply, and the numbers of the faulty pairs (0: the long one)."""
 
     def read(row: ChosenTopic, texts: Sequence[str]) -> Generated | Unreadable:
         generated = read_generated(texts[0])
@@ -60,7 +60,7 @@ def write_questions(batch: Batch) -> Receipt:
             return generated
         problems = check_all(generated, row.title, row.text, lists)
         if problems and row.id in firsts:
-            # a pair that was good stays so, whatever the second attempt made of it
+            # pairs that passed the first time replace those of the second attempt
             mended = mend_pairs(*firsts[row.id], generated)
             if not check_all(mended, row.title, row.text, lists):
                 return mended
@@ -76,7 +76,7 @@ def write_questions(batch: Batch) -> Receipt:
 
 def _question(row: ChosenTopic, answer: Answered[Generated]) -> Outcome:
     if isinstance(answer.read, Reject):
-        # the check that failed is the reason, for the funnel
+        # the funnel counts rejects by the check that failed
         failed = _FAILED_CHECK.match(answer.read.detail)
         return replace(answer.read, reason=failed[1]) if failed else answer.read
     return row.extend(
@@ -92,7 +92,7 @@ def _question(row: ChosenTopic, answer: Answered[Generated]) -> Outcome:
 
 @task(cache_key_fn=batch_key, persist_result=True)
 def check_questions(batch: Batch) -> Receipt:
-    """Have a second model look at phrasing and grounding; what it flags goes into the review queue (§3.2)."""
+    """Have a second model check phrasing and grounding; put what it flags into the review queue (§3.2)."""
     work = work_on(batch)
     rows = work.rows(QuestionedTopic)
     prompt = load_prompt(CHECK)
@@ -124,7 +124,7 @@ def _format_context(row: QuestionedTopic) -> str:
 
 @task(cache_key_fn=batch_key, persist_result=True)
 def balance_halves(batch: Batch) -> Receipt:
-    """Keep as many most as least viewed topics of each category, the outermost of those that came through (§3.2)."""
+    """Keep equally many most and least viewed topics of each category, those with the most extreme views (§3.2)."""
     work = work_on(batch)
     rows = work.rows(CheckedTopic)
     per_half = work.inputs(SlaqInputs).params.per_half
@@ -145,7 +145,7 @@ def balance_halves(batch: Batch) -> Receipt:
 
 @task(cache_key_fn=batch_key, persist_result=True)
 def type_facts(batch: Batch) -> Receipt:
-    """Tell of each short answer whether it is an entity, by the classes of OntoNotes (§3.2, Figure 6)."""
+    """Classify each short answer as an OntoNotes entity type, or none (§3.2, Figure 6)."""
     work = work_on(batch)
     rows = work.rows(CheckedTopic)
     prompt = load_prompt(FACT_TYPE)

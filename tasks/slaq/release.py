@@ -1,4 +1,4 @@
-"""How SLAQ is released (a row for each topic, as in the paper's Figure 6), and what a build's page shows of it."""
+"""SLAQ's release forms (one row a topic, as in the paper's Figure 6), and the figures of a build's page."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -24,12 +24,12 @@ from factmill.tasks.core.publishing.release_forms import (
 
 
 def list_pages(row: Mapping[str, Any], wiki: str) -> Iterator[Page]:
-    """Yield the article that a topic's facts are from."""
+    """Yield the Wikipedia article that a topic's facts are from."""
     yield Page.of_wiki(wiki, row["Topic"], str(row["revid"]))
 
 
 def tell_beside(facts: Mapping[str, Any], rows: int) -> Beside:
-    """Return figures beside the paper's (§3)."""
+    """Return label → (this build's figure, the paper's) (§3)."""
     share = facts["entity_answers"]["share"]
     return {
         "topics": (rows, 600),
@@ -97,7 +97,7 @@ _HALVES = ("most", "least")
 
 
 def list_distributions(build: Published) -> Iterator[Figure]:
-    """Yield what rows have how many of."""
+    """Yield the distributions of a build: topics by category and page views, answers by fact type."""
     rows = build.read(_TABLE, ["Category", "half", "Pageviews", "fact_types"])
     columns = {name: rows[name].to_pylist() for name in rows.column_names}
     both = Counter(zip(columns["half"], columns["Category"], strict=True))

@@ -1,4 +1,4 @@
-"""The first steps of SLAQ: pages of categories, their articles, page views, and halves (paper §3.2, Appendix A.1)."""
+"""The first steps of SLAQ: draw category pages, read articles, sum page views, halve (paper §3.2, Appendix A.1)."""
 
 import re
 from collections import defaultdict
@@ -41,9 +41,9 @@ _LIST_TITLE = re.compile(r"(?:lists?|index|outline|timeline|glossary|bibliograph
 
 
 def check_categories(run: Run, inputs: SlaqInputs) -> None:
-    """Raise UsageError for a category that was asked for and of which the wiki has neither members nor a page, before any page is drawn.
+    """Raise UsageError for a requested category without members and page on the wiki, before any page is drawn.
 
-    The listings are those that drawing asks for first.
+    The listing calls are the first ones of `draw_category_pages`, so they cost nothing extra.
     """
     wiki = run.services.wikipedia
     listings = [call_category_members(wiki.identity, each, "page", MEMBERS_A_PAGE) for each in inputs.params.categories]
@@ -60,7 +60,7 @@ def check_categories(run: Run, inputs: SlaqInputs) -> None:
 
 @task(cache_key_fn=batch_key, persist_result=True)
 def draw_category_pages(batch: Batch) -> Receipt:
-    """List a category's pages, and those of the categories below it, and draw some by chance (Appendix A.1)."""
+    """List the pages of a category and of its subcategories, and draw some at random (Appendix A.1)."""
     work = work_on(batch)
     params = work.inputs(SlaqInputs).params
     counts = {"members": 0, "subcategories": 0}
@@ -77,7 +77,10 @@ def draw_category_pages(batch: Batch) -> Receipt:
 
 
 def _list_members(work: Work, category: str, depth: int, counts: dict[str, int]) -> Iterator[Member]:
-    """Yield the pages of a category and of those below it, each category once, however they contain each other."""
+    """Yield the pages of a category and its subcategories; visit each category once, even where they form cycles.
+
+    Adds to the counts `members` and `subcategories`.
+    """
     level, known = [category], {category}
     for step in range(depth + 1):
         below: list[str] = []
@@ -94,7 +97,7 @@ def _list_members(work: Work, category: str, depth: int, counts: dict[str, int])
 
 
 def _iterate_members(work: Work, unit: str, category: str, kind: Literal["page", "subcat"]) -> Iterator[Page]:
-    """Yield a category's members, request by request."""
+    """Yield a category's members, one request after another; ServiceUnreachable where a listing fails."""
     service, after = work.run.services.wikipedia, None
     while True:
         call = call_category_members(service.identity, category, kind, MEMBERS_A_PAGE, after)
@@ -112,7 +115,7 @@ def _iterate_members(work: Work, unit: str, category: str, kind: Literal["page",
 
 @task(cache_key_fn=batch_key, persist_result=True)
 def unite_pages(batch: Batch) -> Receipt:
-    """Unite pages that were drawn from several categories; the first category keeps the page."""
+    """Merge pages that were drawn from several categories; the first category keeps the page."""
     work = work_on(batch)
     kept: dict[int, str] = {}
     outcomes: list[Outcome] = []
@@ -124,7 +127,7 @@ def unite_pages(batch: Batch) -> Receipt:
 
 @task(cache_key_fn=batch_key, persist_result=True)
 def scrape_articles(batch: Batch) -> Receipt:
-    """Read each page's main text as of the epoch; lists, redirects, disambiguations and short pages go no further."""
+    """Fetch each page's main text as of the epoch; reject lists, redirects, disambiguations and short pages."""
     work = work_on(batch)
     rows = work.rows(CategoryPage)
     wiki, at = work.run.services.wikipedia, work.inputs(SlaqInputs).epoch
@@ -136,7 +139,7 @@ def scrape_articles(batch: Batch) -> Receipt:
         "wikipedia_failed",
     )
     for row_id, reject in failed_now.items():
-        # a redirect without an end has a reason of its own
+        # an endless redirect has its own drop reason
         code, _, detail = reject.detail.partition(": ")
         is_loop = code == "redirect_loop"
         failed[row_id] = replace(reject, reason="redirect_loop", detail=detail) if is_loop else reject
@@ -213,7 +216,7 @@ def measure_topics(batch: Batch) -> Receipt:
 
 @task(cache_key_fn=batch_key, persist_result=True)
 def halve_topics(batch: Batch) -> Receipt:
-    """Take the most and the least viewed topics of each category, as many of both, with spares (Appendix A.1)."""
+    """Select the most and the least viewed topics of each category, equally many, with spares (Appendix A.1)."""
     work = work_on(batch)
     params = work.inputs(SlaqInputs).params
     per_half = params.per_half + params.spares

@@ -1,11 +1,12 @@
-"""Hugging Face checkpoints on their way to CTranslate2: JSON files, tensors read with numpy alone, and the conversion with a vocabulary of ours.
+"""Read Hugging Face checkpoints (JSON, tensors with numpy alone) and convert them to CTranslate2 with our vocabulary.
 
-The weights are read with transformers and torch (the extra `convert`); nothing else needs them. The tokenizer of
-transformers is never asked, since what it makes of a checkpoint's files changes with its version: the converter gets the
-tokens in the order of their numbers from whoever read the files.
+`convert_weights` needs transformers and torch (the extra `convert`); nothing else does. The tokenizer of transformers
+is not used, since its reading of a checkpoint's files changes with its version: callers give the converter the tokens
+in the order of their ids.
 
-The form: eight bytes with the length of a JSON header (little endian), the header (name → dtype, shape, where its bytes
-begin and end after the header), the bytes. We read it ourselves because the usual reader gives bfloat16 to torch only.
+A safetensors file is eight bytes with the length of a JSON header (little endian), the header (name → dtype, shape,
+start and end of its bytes after the header), and the bytes. We parse it ourselves because the usual reader gives
+bfloat16 to torch only.
 """
 
 import importlib
@@ -25,37 +26,37 @@ from factmill.tasks.models.converting.weights import WEIGHTS, Quantization, sett
 from factmill.tasks.models.model_folder import MANIFEST, IfThere, Kind, ModelManifest, Origin, copy_model, store_model
 
 Convert = Callable[[Path, Path], Origin]
-"""What writes the files of a model: from the first folder into the second, which is empty."""
+"""Writes the files of a model from the first folder into the second, which is empty."""
 
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """What CTranslate2's converter asks of a tokenizer."""
+    """The tokenizer interface that CTranslate2's converter needs."""
 
     tokens: Sequence[str]
-    """In the order of their numbers, as many as the weights have."""
+    """Tokens in the order of their ids, as many as the weights have."""
     bos_token: str
     eos_token: str
     unk_token: str
-    """Empty where a model has none."""
+    """Empty if the model has none."""
     pad_token: str | None = None
 
     @property
     def unk_token_id(self) -> int:
-        """Number of the unknown token."""
+        """Id of the unknown token."""
         return list(self.tokens).index(self.unk_token)
 
     @property
     def special_tokens_map(self) -> dict[str, Any]:
-        """No more special tokens than those above."""
+        """Empty: there are no further special tokens."""
         return {}
 
     def get_vocab(self) -> dict[str, int]:
-        """Return token → number."""
+        """Return token → id."""
         return {token: number for number, token in enumerate(self.tokens)}
 
     def convert_ids_to_tokens(self, number: int) -> str:
-        """Return the token of a number."""
+        """Return the token with an id."""
         return self.tokens[number]
 
 
@@ -69,10 +70,10 @@ def store_conversion(
     take_in: Convert | None = None,
     quantization: Quantization | None = None,
 ) -> ModelManifest:
-    """Make a model folder of a checkpoint, or of a folder that factmill made or, where `take_in` is given, CTranslate2's converter.
+    """Make a model folder from a checkpoint, a factmill model folder or, given `take_in`, CTranslate2's conversion.
 
-    `convert` writes a checkpoint's conversion into an empty folder, `take_in` copies a folder of CTranslate2's there after
-    looking it over; `quantization`: see weights.settle_weights. UsageError when the checkpoint's directory is not there.
+    `convert` writes a checkpoint's conversion into an empty folder; `take_in` checks a CTranslate2 folder and copies it
+    there; `quantization`: see weights.settle_weights. UsageError if the checkpoint's directory does not exist.
     """
     checkpoint = absolute_path(checkpoint)
     if not checkpoint.is_dir():
@@ -92,7 +93,7 @@ def store_conversion(
 
 
 def refuse_missing(converted: Path, files: Sequence[str], kind: Kind) -> None:
-    """Raise UsageError unless a folder of CTranslate2's conversion has all of the files."""
+    """Raise UsageError unless a folder converted by CTranslate2 has all of the files."""
     if missing := [file for file in files if not (converted / file).is_file()]:
         raise UsageError(
             f"{converted}: {', '.join(missing)} not in it, which a converted model of the kind {kind} has; "
@@ -101,17 +102,17 @@ def refuse_missing(converted: Path, files: Sequence[str], kind: Kind) -> None:
 
 
 def convert_weights(checkpoint: Path, making: Path, vocabulary: Vocabulary, quantization: Quantization) -> str:
-    """Write CTranslate2's files of a checkpoint into an empty folder; return what made them, with versions.
+    """Write CTranslate2's files of a checkpoint into an empty folder; return the packages used, with versions.
 
-    What is to be int8 is written in float32 here (weights.settle_weights).
-    UsageError when the extra `convert` is missing or CTranslate2 cannot convert such a model.
+    Weights meant for int8 are written as float32 here (weights.settle_weights narrows them).
+    UsageError if the extra `convert` is missing or CTranslate2 cannot convert such a model.
     """
     transformers, torch = import_for_conversion("transformers"), import_for_conversion("torch")
     import ctranslate2
     from ctranslate2.converters import TransformersConverter
 
     class Converter(TransformersConverter):
-        """CTranslate2's converter, with our vocabulary for the tokenizer's."""
+        """CTranslate2's converter, with our vocabulary instead of the tokenizer's."""
 
         def load_tokenizer(self, *_: Any, **__: Any) -> Vocabulary:
             return vocabulary
@@ -122,13 +123,13 @@ def convert_weights(checkpoint: Path, making: Path, vocabulary: Vocabulary, quan
         floats = "float32" if quantization == "int8" else quantization
         Converter(str(checkpoint)).convert(str(making), quantization=floats, force=True)
     except (OSError, RuntimeError, ValueError, KeyError, AttributeError) as error:
-        # AttributeError: a family whose configuration this version of transformers keeps under other names
+        # AttributeError: this version of transformers uses other names in that family's configuration
         raise UsageError(f"{checkpoint}: cannot be converted by {versions}: {error}") from error
     return versions
 
 
 def import_for_conversion(module: str) -> Any:
-    """Return a module of the extra `convert`; UsageError says what to install."""
+    """Import a module of the extra `convert`; UsageError says what to install."""
     try:
         return importlib.import_module(module)
     except ImportError as error:
@@ -138,9 +139,9 @@ def import_for_conversion(module: str) -> Any:
 
 
 def read_json(path: Path, default: Any = None) -> Any:
-    """Return a JSON file's content, or `default` when there is no such file; UsageError without either.
+    """Return a JSON file's content, or `default` if there is no such file; UsageError without either.
 
-    UsageError too for content of another type than the default's.
+    Also UsageError if the content is not of the default's type.
     """
     if not path.is_file():
         if default is None:
@@ -157,7 +158,7 @@ def read_json(path: Path, default: Any = None) -> Any:
 
 
 def list_weights(checkpoint: Path) -> list[str]:
-    """Return the names of a checkpoint's files of weights."""
+    """Return the names of a checkpoint's weight files."""
     return sorted(path.name for path in checkpoint.iterdir() if path.suffix in (".safetensors", ".bin"))
 
 
@@ -173,7 +174,7 @@ _FLOATS: dict[str, np.dtype[Any]] = {
 
 
 class TensorFile:
-    """A safetensors file; tensors are read when they are asked for. UsageError when it is none, or damaged."""
+    """A safetensors file, which reads tensors on request; UsageError if it is not one, or damaged."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -194,7 +195,7 @@ class TensorFile:
             raise UsageError(f"{path}: no safetensors file: its header cannot be read ({error!r})") from error
 
     def read(self, name: str, shape: tuple[int, ...]) -> Tensor:
-        """Return a tensor as float32; UsageError when it is missing, of another shape or no floating-point one."""
+        """Return a tensor as float32; UsageError if it is missing, of another shape or not floating-point."""
         if name not in self.entries:
             raise UsageError(f"{self.path}: no tensor {name}, which the architecture in config.json needs")
         dtype, found, start, end = self.entries[name]

@@ -1,14 +1,14 @@
-"""Convert encoders of the BERT family, with their tokenizers, from Hugging Face checkpoints for CTranslate2, without torch.
+"""Convert Hugging Face checkpoints of BERT-family encoders, with their tokenizers, to CTranslate2, without torch.
 
-The weights go from the safetensors file into CTranslate2's encoder specification as they are, in float32: in int8 the
-embeddings of all-MiniLM-L6-v2 keep a cosine of 0.989 with their own, which is below the 0.99 at which MultiHal unites
-two questions (paper §2.1). What would come out as something else than the checkpoint means is refused by name.
+The weights go unchanged from the safetensors file into CTranslate2's encoder specification, in float32: int8 embeddings
+of all-MiniLM-L6-v2 have a cosine of 0.989 with the original ones, below the 0.99 at which MultiHal merges two questions
+(paper §2.1). A checkpoint whose meaning the conversion would change is refused, with the setting named.
 
-A cross-encoder is converted as a sentence encoder is; its head, which transformers calls …ForSequenceClassification, goes
-into a file of its own. BERT keeps the first of the head's two layers in the encoder's pooler.
+A cross-encoder is converted like a sentence encoder; its head (…ForSequenceClassification in transformers) goes into a
+separate file. BERT has the first of the head's two layers in the encoder's pooler.
 
-Written and read with the `tokenizers` package, which transformers' own tokenizers run on; transformers itself, which is
-many times as large and slower to import, adds nothing to it here.
+Tokenizers are read and written with the `tokenizers` package, which transformers' own use too; transformers itself,
+many times as large and slower to import, would add nothing.
 """
 
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 WEIGHTS = "model.safetensors"
 _SOURCE = ("config.json", WEIGHTS, "sentence_bert_config.json", "tokenizer.json", "tokenizer_config.json", "vocab.txt")
-"""Files of a checkpoint that a conversion reads, where they are there; of a sentence encoder _POOLING too."""
+"""Files of a checkpoint that a conversion reads if they exist; for a sentence encoder also _POOLING."""
 _POOLING = ("1_Pooling/config.json", "modules.json")
 _ACTIVATIONS = {
     "gelu": "GELU",
@@ -40,24 +40,24 @@ _ACTIVATIONS = {
 }
 _ARCHITECTURES = ("bert", "roberta", "xlm-roberta", "camembert")
 _UNNAMED = {"0": "LABEL_0", "1": "LABEL_1"}
-"""Labels of a config.json that names none: transformers leaves these out."""
+"""Labels of a config.json that names none: transformers omits these defaults."""
 
 
 @dataclass(frozen=True, slots=True)
 class TokenizerFile:
-    """A tokenizer.json and what the encoder has to know of it."""
+    """A tokenizer.json with the data that the encoder needs."""
 
     content: str
     vocabulary: list[str]
     """Token of each row of the word embeddings; rows without one are named <unused_N>."""
     unknown: str
     max_tokens: int
-    """Tokens of a text, special ones included; the rest is cut off."""
+    """Most tokens of a text, special ones included; the rest is cut off."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What config.json says of the encoder."""
+    """The encoder's architecture and sizes from config.json."""
 
     architecture: str
     layers: int
@@ -68,7 +68,7 @@ class Shape:
     token_types: int
     positions: int
     first_position: int
-    """Row of the position embeddings that the first token gets: RoBERTa counts from the padding's id on."""
+    """Row of the position embeddings for the first token: RoBERTa counts from the row after the padding's id."""
     activation: str
     epsilon: float
 
@@ -79,7 +79,7 @@ def add_embedder(
     """Convert a checkpoint's directory into `folder`/`name` (default: the directory's own name); return its manifest.
 
     Needs config.json, model.safetensors, 1_Pooling/config.json (mean or cls), and tokenizer.json or vocab.txt;
-    UsageError names what is missing or not supported. A folder that was converted before is copied as it is.
+    UsageError names what is missing or not supported. An already converted folder is copied unchanged.
     """
 
     def convert(checkpoint: Path, making: Path) -> Origin:
@@ -103,7 +103,7 @@ def add_cross_encoder(
     """Convert a checkpoint's directory into `folder`/`name` (default: the directory's own name); return its manifest.
 
     Needs config.json, model.safetensors, and tokenizer.json or vocab.txt; UsageError names what is missing or not
-    supported. A folder that was converted before is copied as it is.
+    supported. An already converted folder is copied unchanged.
     """
 
     def convert(checkpoint: Path, making: Path) -> Origin:
@@ -123,7 +123,7 @@ def add_cross_encoder(
         settings = CrossEncoderSettings(
             labels=[str(label) for label in labels],
             activation=activation,
-            # the tokenizers of RoBERTa and its kin tell no types, whatever their tokenizer.json says
+            # RoBERTa-like encoders use no token types, whatever their tokenizer.json says
             is_typed=is_bert and shape.token_types > 1,
             max_tokens=max_tokens,
         )
@@ -133,7 +133,7 @@ def add_cross_encoder(
 
 
 def _read_shape(checkpoint: Path, config: dict[str, Any]) -> Shape:
-    """Return what config.json says; UsageError when the architecture is another than BERT's."""
+    """Read the encoder's shape from config.json; UsageError if the architecture is not of the BERT family."""
     path, architecture = checkpoint / "config.json", config.get("model_type")
     if architecture not in _ARCHITECTURES:
         raise UsageError(f"{path}: model_type is {architecture!r}; can be converted: {', '.join(_ARCHITECTURES)}")
@@ -165,13 +165,13 @@ def _read_shape(checkpoint: Path, config: dict[str, Any]) -> Shape:
 
 
 def _read_pooling(checkpoint: Path, width: int) -> Literal["mean", "cls"]:
-    """Return how token vectors become one; UsageError when it is not by mean or the first token alone."""
+    """Return how token vectors are pooled into one; UsageError unless by mean or by the first token."""
     for module in read_json(checkpoint / "modules.json", []):
         kind = module["type"].rsplit(".", 1)[-1]
         if kind not in ("Transformer", "Pooling", "Normalize"):
             raise UsageError(f"{checkpoint / 'modules.json'}: a {kind} module, which cannot be converted")
     config = read_json(checkpoint / "1_Pooling/config.json")
-    # older checkpoints have a flag for each way of pooling, newer ones the way itself
+    # older checkpoints have a flag for each pooling mode, newer ones the mode itself
     chosen = [key for key, value in config.items() if key.startswith("pooling_mode_") and value is True]
     known = {"pooling_mode_cls_token": "cls", "pooling_mode_mean_tokens": "mean"}
     ways = {known.get(key, key) for key in chosen} or {config.get("pooling_mode")}
@@ -185,7 +185,7 @@ def _read_pooling(checkpoint: Path, width: int) -> Literal["mean", "cls"]:
 
 
 def _read_activation(checkpoint: Path, config: dict[str, Any], labels: int) -> Literal["softmax", "sigmoid", "none"]:
-    """Return what makes scores of the head's outputs, as transformers and sentence-transformers do."""
+    """Return the activation for the head's outputs that transformers and sentence-transformers use."""
     kind = config.get("problem_type")
     if labels > 1:
         if kind not in (None, "single_label_classification"):
@@ -203,10 +203,10 @@ def _read_activation(checkpoint: Path, config: dict[str, Any], labels: int) -> L
 
 
 def convert_tokenizer(checkpoint: Path, positions: int, vocabulary: int) -> TokenizerFile:
-    """Read a checkpoint's tokenizer.json or vocab.txt for an encoder with so many positions and word embeddings.
+    """Read a checkpoint's tokenizer.json or vocab.txt for an encoder's numbers of positions and word embeddings.
 
-    As sentence-transformers does, texts are cut at max_seq_length of sentence_bert_config.json, else at
-    model_max_length of tokenizer_config.json, whatever tokenizer.json itself says.
+    As in sentence-transformers, texts are cut at max_seq_length of sentence_bert_config.json, else at model_max_length
+    of tokenizer_config.json, whatever tokenizer.json itself says.
     """
     from tokenizers import BertWordPieceTokenizer, Tokenizer
     from tokenizers.normalizers import Lowercase, Sequence
@@ -253,7 +253,7 @@ def convert_tokenizer(checkpoint: Path, positions: int, vocabulary: int) -> Toke
 def _convert_encoder(checkpoint: Path, shape: Shape, making: Path) -> tuple[int, str]:
     """Write tokenizer.json and CTranslate2's files of a checkpoint's encoder into an empty folder.
 
-    Returns how many tokens of a text are read, and what made the files. A head on top is not looked at.
+    Returns the most tokens of a text, and the package that made the files. Ignores a head on top.
     """
     import ctranslate2
 
@@ -270,7 +270,7 @@ def _convert_encoder(checkpoint: Path, shape: Shape, making: Path) -> tuple[int,
 
 
 class _Weights:
-    """Tensors by BERT's own names, whatever a checkpoint puts before them (bert., roberta.)."""
+    """Tensors by BERT's own names, whatever prefix a checkpoint gives them (bert., roberta.)."""
 
     def __init__(self, tensors: TensorFile) -> None:
         self._tensors = tensors
@@ -281,19 +281,19 @@ class _Weights:
         return self._tensors.read(self._prefix + name, shape)
 
     def fill_linear(self, spec: "LinearSpec", names: list[str], rows: int, columns: int) -> None:
-        """Set a linear layer's weights, several layers one below the other."""
+        """Set a linear layer's weights and biases; several layers are stacked along the rows."""
         spec.weight = np.concatenate([self.read(f"{name}.weight", rows, columns) for name in names])
         spec.bias = np.concatenate([self.read(f"{name}.bias", rows) for name in names])
 
     def fill_norm(self, spec: "LayerNormSpec", name: str, width: int) -> None:
-        # checkpoints that came from TensorFlow call them gamma and beta
+        # checkpoints from TensorFlow call them gamma and beta
         is_old = f"{self._prefix}{name}.gamma" in self._tensors.entries
         spec.gamma = self.read(f"{name}.{'gamma' if is_old else 'weight'}", width)
         spec.beta = self.read(f"{name}.{'beta' if is_old else 'bias'}", width)
 
 
 def _fill_model(weights: _Weights, shape: Shape) -> "TransformerEncoderModelSpec":
-    """Return the specification of a post-norm encoder with the checkpoint's weights."""
+    """Make CTranslate2's specification of a post-norm encoder with the checkpoint's weights."""
     from ctranslate2.specs import common_spec, transformer_spec
 
     encoder = transformer_spec.TransformerEncoderSpec(
@@ -326,7 +326,7 @@ def _fill_model(weights: _Weights, shape: Shape) -> "TransformerEncoderModelSpec
 
 
 def _read_head(tensors: TensorFile, width: int, labels: int, is_bert: bool) -> dict[str, Tensor]:
-    """Return the two layers of the head (cross_encoder.HEAD)."""
+    """Read the arrays of the head's two layers (cross_encoder.HEAD)."""
     read = _Weights(tensors).read if is_bert else lambda name, *shape: tensors.read(name, shape)
     dense, out = ("pooler.dense", "classifier") if is_bert else ("classifier.dense", "classifier.out_proj")
     return {

@@ -1,11 +1,11 @@
-"""Convert a causal language model from Hugging Face for CTranslate2, or take in a folder that CTranslate2's converter made.
+"""Convert a causal language model from Hugging Face to CTranslate2, or copy one that CTranslate2 already converted.
 
-Any decoder that CTranslate2 knows will do: GPT-2, Llama, Mistral, Qwen, Gemma, OPT, … checkpoints.py reads the weights.
-The vocabulary comes from the file that the checkpoint cuts words by, so that cutting and weights cannot part; tokens that
-only the weights have get names that no text holds.
+Any decoder that CTranslate2 supports will do: GPT-2, Llama, Mistral, Qwen, Gemma, OPT, … checkpoints.py reads the
+weights. The vocabulary comes from the checkpoint's tokenizer file, so that tokens and weights always match; tokens that
+only the weights have get names that occur in no text.
 
-What stands before a text is the start token (BOS) that the tokenizer's files name, else that of config.json; where both
-are silent, nothing does.
+A text is preceded by the start token (BOS) that the tokenizer's files name, else by that of config.json; if neither
+names one, by nothing.
 """
 
 import json
@@ -31,7 +31,7 @@ _CONVERTED = (WEIGHTS, "config.json", VOCABULARY)
 _NAMING = ("tokenizer_config.json", "special_tokens_map.json")
 """Files of a checkpoint that name its special tokens."""
 _POSITIONS = ("max_position_embeddings", "n_positions", "n_ctx", "seq_length", "max_seq_len")
-"""What the number of positions is called in the config.json of one family or another."""
+"""Keys of the number of positions in the config.json of different model families."""
 _DECODER, _TABLE = "TransformerDecoderSpec", "decoder/position_encodings/encodings"
 
 
@@ -44,9 +44,9 @@ def add_perplexity(
 ) -> ModelManifest:
     """Convert a checkpoint's directory into `folder`/`name` (default: the directory's own name); return its manifest.
 
-    Takes a decoder's checkpoint of Hugging Face (config.json, weights, tokenizer.json or a SentencePiece file), or a
-    folder that holds CTranslate2's conversion of one and the file that its words are cut by. `quantization` is how
-    weights are stored, int8 in 7 bits (weights.py); a conversion in floats keeps its own. UsageError names what is missing or not supported, and
+    Takes a decoder's Hugging Face checkpoint (config.json, weights, tokenizer.json or a SentencePiece file), or a
+    folder with CTranslate2's conversion of one and its tokenizer file. `quantization` is how weights are stored, int8
+    in 7 bits (weights.py); a conversion in floats keeps its own. UsageError names what is missing or not supported, and
     what to do.
     """
     convert = partial(convert_checkpoint, quantization=quantization)
@@ -60,7 +60,7 @@ def convert_checkpoint(checkpoint: Path, making: Path, quantization: Quantizatio
     cutter = open_cutter(find_tokenizer(checkpoint))
     tokens = number_tokens(cutter, config.get("vocab_size"))
     start, unknown = _find_start(checkpoint, config, tokens), cutter.unknown
-    # CTranslate2 writes these names down and never uses them here; it wants some token for each
+    # CTranslate2 requires a token for each, and stores the names without using them here
     names = (start or unknown or tokens[0], start or unknown or tokens[0], unknown or "")
     made_with = convert_weights(checkpoint, making, Vocabulary(tokens, *names), quantization)
     header = read_header(making / WEIGHTS)
@@ -78,9 +78,9 @@ def convert_checkpoint(checkpoint: Path, making: Path, quantization: Quantizatio
 
 
 def number_tokens(cutter: TokenCutter, size: int | None) -> list[str]:
-    """Return a model's tokens in the order of their numbers; `size`: how many the weights have.
+    """Return a model's tokens in the order of their ids; `size`: how many the weights have.
 
-    Some weights have more than the tokenizer, rounded up; some tokenizers name tokens that the weights do not have.
+    Some weights have more than the tokenizer, rounded up; some tokenizers have tokens that the weights lack.
     """
     if not isinstance(size, int) or size < 1:
         raise UsageError(
@@ -104,13 +104,13 @@ def _refuse_others(path: Path, header: Header) -> None:
 
 
 def _count_positions(header: Header, config: Mapping[str, Any]) -> int | None:
-    """Return the positions that a model was taught or has a table of, the smaller of the two; None when neither is told."""
+    """Return the smaller of the positions in config.json and in the position table; None if neither is given."""
     told = [config[key] for key in _POSITIONS if isinstance(config.get(key), int)]
     return min([*told, *header.shapes.get(_TABLE, ())[:1]], default=None)
 
 
 def _find_start(checkpoint: Path, config: Mapping[str, Any], tokens: list[str]) -> str | None:
-    """Return the token that stands before a text; None when nothing names one."""
+    """Return the token that precedes a text; None if no file names one."""
     for file in _NAMING:
         named = read_json(checkpoint / file, {}).get("bos_token")
         content = named.get("content") if isinstance(named, dict) else named
@@ -123,7 +123,7 @@ def _find_start(checkpoint: Path, config: Mapping[str, Any], tokens: list[str]) 
 
 
 def _take_in(converted: Path, making: Path) -> Origin:
-    """Copy a folder that CTranslate2's own command made, after looking it over."""
+    """Check a folder that CTranslate2's own command made, and copy it."""
     refuse_missing(converted, _CONVERTED, "perplexity")
     header = read_header(converted / WEIGHTS)
     _refuse_others(converted, header)
@@ -144,7 +144,7 @@ def _take_in(converted: Path, making: Path) -> Origin:
 
 
 def _refuse_strange_tokens(converted: Path, cutter: TokenCutter, tokens: Any) -> None:
-    """Raise UsageError unless the vocabulary numbers the tokenizer's tokens as the tokenizer does."""
+    """Raise UsageError unless the vocabulary gives the tokenizer's tokens the same ids."""
     if not isinstance(tokens, list):
         raise UsageError(f"{converted / VOCABULARY}: expected a list of tokens, found {json.dumps(tokens)[:60]}")
     for token, number in cutter.numbers.items():

@@ -1,9 +1,9 @@
-"""Convert an NLLB checkpoint from Hugging Face for CTranslate2, or take in a folder that CTranslate2's converter made.
+"""Convert an NLLB checkpoint from Hugging Face to CTranslate2, or copy one that CTranslate2 already converted.
 
-checkpoints.py reads the weights. The vocabulary is put together here: from tokenizer.json, or from SentencePiece's own
-file and the language codes as NLLB numbers them (<s>, <pad>, </s>, <unk>, the pieces, the codes, <mask>). The tokenizer
-of transformers 5 would not do: without tokenizer.json it knows no codes, so that every language becomes <unk>, and where
-they are given it numbers them after <mask>, one too high.
+checkpoints.py reads the weights. The vocabulary is made here: from tokenizer.json, or from the SentencePiece file and
+the language codes in NLLB's order (<s>, <pad>, </s>, <unk>, the pieces, the codes, <mask>). The tokenizer of
+transformers 5 is unusable: without tokenizer.json it has no codes, so that every language becomes <unk>, and where
+codes are given it numbers them after <mask>, one too high.
 """
 
 import re
@@ -27,7 +27,7 @@ from factmill.tasks.models.translate import END, KNOWN_WORDS, VOCABULARY, Transl
 from factmill.tasks.text.translating.translation import LANGUAGE_CODES
 
 SPECIAL = ("<s>", "<pad>", END, "<unk>")
-"""First tokens of an NLLB vocabulary; SentencePiece's own first three stand for the same."""
+"""First tokens of an NLLB vocabulary; they include the first three of the SentencePiece file."""
 MASK = "<mask>"
 _POSITIONS = 1024
 """Positions of every published NLLB-200 checkpoint."""
@@ -52,9 +52,10 @@ def add_translator(
 ) -> ModelManifest:
     """Convert a checkpoint's directory into `folder`/`name` (default: the directory's own name); return its manifest.
 
-    Takes an NLLB checkpoint of Hugging Face (config.json, weights, sentencepiece.bpe.model), or a folder that holds
-    CTranslate2's conversion of one and its sentencepiece.bpe.model. `quantization` is how weights are stored
-    (default: int8, in 7 bits; weights.py); a folder that factmill made keeps its own unless another is named. UsageError names what is missing or not supported.
+    Takes a Hugging Face NLLB checkpoint (config.json, weights, sentencepiece.bpe.model), or a folder with CTranslate2's
+    conversion of one and its sentencepiece.bpe.model. `quantization` is how weights are stored (default: int8, in 7
+    bits; weights.py); a folder that factmill made keeps its own unless another is given. UsageError names what is
+    missing or not supported.
     """
     if checkpoint.is_dir() and not (checkpoint / VOCABULARY).is_file():
         raise UsageError(
@@ -102,10 +103,10 @@ def read_pieces(checkpoint: Path) -> list[str]:
 
 
 def number_tokens(checkpoint: Path, size: int) -> list[str]:
-    """Return a checkpoint's tokens in the order of their numbers, filled up to `size` as its weights have it.
+    """Return a checkpoint's tokens in the order of their ids, filled up to `size`, the number that its weights have.
 
-    As tokenizer.json numbers them where there is one; else as NLLB does, with the codes that the checkpoint lists
-    as special tokens, or those of NLLB-200.
+    Ids come from tokenizer.json if it exists; else from NLLB's order, with the codes that the checkpoint lists as
+    special tokens, or those of NLLB-200.
     """
     pieces = read_pieces(checkpoint)
     tokenizer = read_json(checkpoint / "tokenizer.json", {})
@@ -138,7 +139,7 @@ def _list_codes(checkpoint: Path) -> list[str]:
 
 
 def _take_in(converted: Path, making: Path) -> Origin:
-    """Copy a folder that CTranslate2's own command made, after looking it over."""
+    """Check a folder that CTranslate2's own command made, and copy it."""
     refuse_missing(converted, _CONVERTED, "translator")
     tokens = read_json(converted / "shared_vocabulary.json")
     if unknown := sorted(set(LANGUAGE_CODES.values()) - set(tokens)):

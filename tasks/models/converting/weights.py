@@ -1,10 +1,10 @@
-"""CTranslate2's file of weights, model.bin: what it holds, and its matrices stored as int8 in 7 bits.
+"""Read CTranslate2's weight file, model.bin, and store its matrices as int8 in 7 bits.
 
-CTranslate2 stores int8 weights in 8 bits (−127 to 127). Where a CPU has no VNNI instructions, two products of 8 bits are
-added up in 16 and overflow, so that such a CPU says something else than others. Values from −63 to 63 cannot overflow, so
-that is how factmill stores int8, whatever the weights came as: per row of a matrix 63 ÷ the largest magnitude is its scale.
+CTranslate2 stores int8 weights in 8 bits (−127 to 127). On a CPU without VNNI instructions, sums of two 8-bit products
+overflow 16 bits, so that it gives other results than other CPUs. Values from −63 to 63 cannot overflow, so factmill
+stores int8 that way, whatever the original format: the scale of each matrix row is 63 ÷ its largest magnitude.
 
-The file: version, kind and revision of the model, then each variable (name, shape, type, bytes), then each alias.
+File format: version, kind and revision of the model, then each variable (name, shape, type, bytes), then each alias.
 """
 
 import struct
@@ -24,7 +24,7 @@ Quantization = Literal["int8", "float16", "float32"]
 WEIGHTS = "model.bin"
 
 _TYPES = [np.dtype(each) for each in ("<f4", "i1", "<i2", "<i4", "<f2", "<u2")]
-"""By CTranslate2's numbers of them; the last are bfloat16, the upper halves of float32, since numpy has no such type."""
+"""Types by CTranslate2's type number; the last holds bfloat16 (the upper half of a float32), which numpy lacks."""
 _FLOAT32, _INT8, _FLOAT16, _BFLOAT16 = (_TYPES[number] for number in (0, 1, 4, 5))
 _HIGHEST = 63
 _ROWS_AT_ONCE = 4096
@@ -33,25 +33,25 @@ Variable = npt.NDArray[Any]
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """What model.bin says of itself."""
+    """Header data, variables and aliases of a model.bin."""
 
     version: int
     kind: str
     revision: int
     variables: Mapping[str, Variable]
-    """Name → values, which stay in the file until they are looked at."""
+    """Name → values, memory-mapped from the file."""
     aliases: Mapping[str, str]
     """Second name → the variable's name."""
 
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:
-        """Name of each variable, aliases too → its shape."""
+        """Name of each variable or alias → its shape."""
         own = {name: values.shape for name, values in self.variables.items()}
         return own | {alias: own[name] for alias, name in self.aliases.items()}
 
 
 def read_header(path: Path) -> Header:
-    """Read what a model.bin is and where its variables are; UsageError if it is damaged."""
+    """Load a model.bin's header and memory-map its variables; UsageError if it is damaged."""
     variables: dict[str, Variable] = {}
     with path.open("rb") as file:
         try:
@@ -74,12 +74,12 @@ def read_header(path: Path) -> Header:
 
 
 def is_stored_as_int8(path: Path) -> bool:
-    """True when the matrices of a model.bin are int8."""
+    """True if any matrix of a model.bin is int8."""
     return any(values.dtype == _INT8 and values.ndim > 1 for values in read_header(path).variables.values())
 
 
 def settle_weights(folder: Path, quantization: Quantization | None) -> None:
-    """Bring the weights of a new model folder into 7 bits if they are to be int8, or are; says so of int8 in 8 bits."""
+    """Store a new model folder's weights in 7 bits if they or `quantization` are int8; report 8-bit int8."""
     path = folder / WEIGHTS
     is_int8 = is_stored_as_int8(path)
     if not is_int8 and quantization != "int8":
@@ -94,7 +94,7 @@ def settle_weights(folder: Path, quantization: Quantization | None) -> None:
 
 
 def store_in_seven_bits(path: Path) -> None:
-    """Rewrite a model.bin so that its matrices are int8 from −63 to 63; rows that are so already stay as they are."""
+    """Rewrite a model.bin so that its matrices are int8 from −63 to 63; rows already so stay unchanged."""
     header = read_header(path)
     matrices = {name for name, values in header.variables.items() if _is_matrix(name, values)}
     draft = path.with_suffix(".draft")
@@ -125,7 +125,7 @@ def _is_matrix(name: str, values: Variable) -> bool:
 
 
 def _narrow(values: Variable, scale: Variable | None) -> tuple[npt.NDArray[np.int8], npt.NDArray[np.float32]]:
-    """Return a matrix in 7 bits (its shape) and what each row was multiplied by; `scale`: of values that are int8 already."""
+    """Return a matrix in 7 bits (same shape) and the scale of each row; `scale`: existing scales of int8 values."""
     rows = len(values)
     narrow, scales = np.zeros(values.shape, np.int8), np.ones(rows, np.float32)
     before = np.ones(rows, np.float32) if scale is None or values.dtype != _INT8 else scale

@@ -1,25 +1,25 @@
-"""What a program can check of five pairs and a long one (SLAQ, Appendix A.1): each check is a function with its own code.
+"""Program checks of five question-answer pairs and a long pair (SLAQ, Appendix A.1), each with its own code.
 
 | code | what is wrong |
 |---|---|
-| same_question, same_fact | a question is asked before; in other words, with the same answer |
+| same_question, same_fact | a question repeats an earlier one; in other words, with the same answer |
 | answer_too_long | ten words or more |
-| source_phrase | words that point at the article as a text |
-| answer_not_in_article | the answer, numbers and dates by value, stands in no sentence of the article |
-| approximation_lost | the article says the number with about, more than or the like, the answer does not |
+| source_phrase | words refer to the article as a text |
+| answer_not_in_article | no sentence of the article contains the answer (numbers and dates by value) |
+| approximation_lost | the article qualifies the number (about, more than, …), the answer does not |
 | several_answers | the article has a second right answer (`find_other_answer`) |
 | subject_missing | the question names neither the topic nor any name or term of the article |
 | one_of_many | the question asks for any one of several |
-| no_question_mark, not_self_contained | the form; a pronoun for something that is not named |
+| no_question_mark, not_self_contained | no question mark; a pronoun without antecedent |
 | long_question_lacks, long_answer_lacks | one of the five is not covered |
 | long_answer_adds | a number or name that is in none of the five |
-| long_answer_repeats | every sentence names the subject anew |
+| long_answer_repeats | every sentence names the subject |
 
-They err towards finding fault where a second attempt is cheap, and let pass what only a reader can tell: the second
-model's check and the review queue come behind them.
+Checks prefer false alarms, since a second attempt is cheap. They pass what only a reader can judge: the second model's
+check and the review queue follow.
 
-A program can tell two cases: the answer is one of two names that the article joins where it says what is asked, and the
-question leaves open which of several numbered things it means (the English edition, where there are a first and a second).
+`several_answers` covers two cases: the sentence that the question is about joins the answer to another name, or the
+question leaves open which of several numbered things it means (the English edition, of a first and a second).
 """
 
 import re
@@ -60,13 +60,13 @@ _NAME = rf"{_WORD}(?: (?:(?:al|de|der|di|du|la|van|von) )?{_WORD})*"
 _ORDINAL = re.compile(r"[0-9]+(?:st|nd|rd|th)")
 _LONGEST_PHRASE = 3
 _BETWEEN = 1
-"""So many words may stand between an ordinal and what it numbers: the first complete translation."""
+"""Words allowed between an ordinal and the noun it numbers: the first complete translation."""
 
 
 def find_other_answer(question: str, answer: str, article: KnownText, lists: CheckLists) -> str | None:
-    """Return in a sentence for whom wrote the question what else could be answered; None where nothing is seen."""
+    """Return a sentence for the question's author about a second possible answer; None if none is found."""
     if re.fullmatch(_NAME, answer):
-        # the name that "and" or "or" joins to the answer in the sentence that says most of what is asked
+        # the name that "and" or "or" joins to the answer, in the sentence that shares most words with the question
         asked, folded, name = list_content(question, lists), fold_text(question), re.escape(answer)
         best, most = "", -1
         for sentence in article.written:
@@ -88,9 +88,9 @@ def find_other_answer(question: str, answer: str, article: KnownText, lists: Che
 
 
 def _list_phrases(question: str, lists: CheckLists) -> Iterator[tuple[str, ...]]:
-    """Yield the words behind each "the" up to the next function word, where the last is a noun for one thing, no name.
+    """Yield the words after each "the", up to the next function word, if the last one is a singular common noun.
 
-    Of "the English edition" also the adjective alone: a first English translation and a second English version are two.
+    Of "the English edition" also yields "English": a first English translation and a second English version are two.
     """
     words = tell(question)
     for at, word in enumerate(words):
@@ -115,10 +115,9 @@ def _find_ordinals(sentence: Sequence[Value], phrase: Sequence[str]) -> Iterator
 
 
 ANSWER_WORDS_BELOW = 10
-"""An answer has fewer words (Appendix A.1)."""
+"""Every answer has fewer words than this (Appendix A.1)."""
 _SHARED_AT_LEAST = 0.5
-"""Questions of one answer that share so much of their content ask the same; a long question that names so much of a short
-one's content covers it."""
+"""Least share of content words for two questions of one answer to ask the same, or a long question to cover a short."""
 
 _SENTENCES_THAT_REPEAT = 3
 """A long answer of fewer sentences may name its subject in each."""
@@ -137,13 +136,13 @@ _BEFORE_NOUNS = frozenset(
 _VAGUE = frozenset(
     {"best", "early", "great", "large", "late", "later", "main", "new", "old", "original", "present", "whole"}
 )
-"""Words that make a noun no term: the main study."""
+"""Adjectives with which a noun is not a term: the main study."""
 _EMPTY_IT = re.compile(
     r"\bit (?:costs?|hails?|means?|rains?|snows?|takes?|took|taken)\b"
     r"|\b(?:is|was) it (?:\w+ )?\w+ (?:for|that|to|when)\b|\bit is \w+ (?:for|that|to)\b",
     re.IGNORECASE,
 )
-"""An "it" that stands for nothing: how long does it take to …, why is it important that …"""
+"""An "it" that refers to nothing: how long does it take to …, why is it important that …"""
 _NOT_NAMES = frozenset(
     {
         *("january", "february", "march", "april", "may", "june", "july", "august", "september", "october"),
@@ -154,17 +153,17 @@ _NOT_NAMES = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing that is wrong."""
+    """A fault that a check found."""
 
     code: str
     which: int
     """Number of the pair, 1 to 5; 0 for the long question and answer."""
     sentence: str
-    """For the model that is asked once more, and for people."""
+    """What is wrong, for the model's second attempt and for people."""
 
 
 def check_all(generated: Generated, topic: str, article_text: str, lists: CheckLists) -> list[Problem]:
-    """Return everything that is wrong, pair by pair and then the long ones; empty when nothing is (spec, step 4)."""
+    """Run every check; return the problems pair by pair, then those of the long pair (spec, step 4)."""
     article = read_article(article_text)
     problems: list[Problem] = []
     for which, pair in enumerate(generated.short, 1):
@@ -179,7 +178,7 @@ def check_all(generated: Generated, topic: str, article_text: str, lists: CheckL
 
 
 def mend_pairs(first: Generated, faulty: Collection[int], second: Generated) -> Generated:
-    """Return a second reply with those pairs of the first, numbered from 1, that were not faulty."""
+    """Return the second reply with the first one's pairs in place of all but the `faulty` ones (numbered from 1)."""
     pairs = [
         new if which in faulty else old
         for which, (old, new) in enumerate(zip(first.short, second.short, strict=True), 1)
@@ -188,14 +187,14 @@ def mend_pairs(first: Generated, faulty: Collection[int], second: Generated) -> 
 
 
 def format_problems(problems: Sequence[Problem]) -> str:
-    """Return the problems as one clause that a model can act on (Unreadable.correction); "" for none."""
+    """Format problems as one clause that a model can act on (Unreadable.correction); "" for none."""
     return "; ".join(
         f"{f'pair {problem.which}' if problem.which else 'long'}: {problem.sentence}" for problem in problems
     )
 
 
 def check_question(question: str, topic: str, article: KnownText, lists: CheckLists) -> Iterator[Problem]:
-    """Yield what is wrong with one short question by itself, `which` 0."""
+    """Yield the problems of one short question by itself, with `which` 0."""
     folded = fold_text(question)
     if not question.rstrip().endswith("?"):
         yield Problem("no_question_mark", 0, f"the question {question!r} does not end with a question mark")
@@ -220,7 +219,7 @@ def check_question(question: str, topic: str, article: KnownText, lists: CheckLi
 
 
 def check_answer(answer: str, article: KnownText, lists: CheckLists) -> Iterator[Problem]:
-    """Yield what is wrong with one short answer by itself, `which` 0."""
+    """Yield the problems of one short answer by itself, with `which` 0."""
     words = len(answer.split())
     if words >= ANSWER_WORDS_BELOW:
         yield Problem("answer_too_long", 0, f"the answer has {words} words; expected fewer than {ANSWER_WORDS_BELOW}")
@@ -240,9 +239,10 @@ def check_answer(answer: str, article: KnownText, lists: CheckLists) -> Iterator
 
 
 def names_subject(question: str, topic: str, article: KnownText, lists: CheckLists) -> bool:
-    """True when a question names the topic, or has a name, a term or quoted words that stand in the article.
+    """True if a question contains the topic, or a name, term or quotation from the article.
 
-    A term: two words of content behind an article or auxiliary, that stand so in the article (the achromatic lens).
+    A term is two content words after an article or auxiliary that also follow each other in the article (the
+    achromatic lens).
     """
     if _has_title(list_values(question), topic):
         return True
@@ -266,15 +266,15 @@ def names_subject(question: str, topic: str, article: KnownText, lists: CheckLis
 
 
 def find_loose_pronoun(question: str, topic: str, article: KnownText, lists: CheckLists) -> str | None:
-    """Return the pronoun before which nothing stands that it could stand for; None when there is none.
+    """Return the first pronoun without a possible antecedent before it; None if there is none.
 
-    What it could stand for: a name, quoted words, or a noun behind an article or auxiliary ("does light … when it").
+    An antecedent is a name, quoted words, or a noun after an article or auxiliary ("does light … when it").
     A possessive may come before its name ("In his Elements, what did Euclid …").
     """
     empty = {found.start() + found[0].lower().find("it") for found in _EMPTY_IT.finditer(question)}
     for found in re.finditer(r"[^\W_]+(?:['’][^\W_]+)?", question):
         word, before = found[0].lower(), question[: found.start()]
-        # written with a capital inside a question it is part of a name: Who wrote It?
+        # a capital inside a question marks part of a name: Who wrote It?
         if word not in _PRONOUNS | _POSSESSIVES or found.start() in empty or (before and found[0][0].isupper()):
             continue
         words = re.findall(r"[^\W_]+", fold_text(before))
@@ -285,7 +285,7 @@ def find_loose_pronoun(question: str, topic: str, article: KnownText, lists: Che
 
 
 def check_distinct(pairs: Sequence[Pair], lists: CheckLists) -> Iterator[Problem]:
-    """Yield the questions that are asked before, be it in other words with the same answer."""
+    """Yield questions that repeat an earlier one, literally or in other words with the same answer."""
     for which, pair in enumerate(pairs, 1):
         for earlier, other in enumerate(pairs[: which - 1], 1):
             if normalise(pair.question) == normalise(other.question):
@@ -300,7 +300,7 @@ def check_distinct(pairs: Sequence[Pair], lists: CheckLists) -> Iterator[Problem
 
 
 def check_long_question(generated: Generated, topic: str, lists: CheckLists) -> Iterator[Problem]:
-    """Yield which short questions the long one does not cover: by its number with words behind it, or by its content."""
+    """Yield the short questions that the long one does not cover, by number with words after it or by content."""
     long = generated.long_question
     yield from _check_phrases(long, "long question", lists)
     asked = list_said(long)
@@ -318,7 +318,7 @@ def check_long_question(generated: Generated, topic: str, lists: CheckLists) -> 
 
 
 def check_long_answer(generated: Generated, topic: str, article: KnownText, lists: CheckLists) -> Iterator[Problem]:
-    """Yield which short answers the long one lacks, and the numbers and names that it adds to the five pairs."""
+    """Yield the short answers that the long one lacks, and the numbers and names that it adds to the five pairs."""
     long = generated.long_answer
     yield from _check_phrases(long, "long answer", lists)
     sentences = [list_values(sentence) for sentence in split_sentences(long)]
@@ -333,7 +333,7 @@ def check_long_answer(generated: Generated, topic: str, article: KnownText, list
         wanted, exact = list_content(pair.answer, lists) or list_said(pair.answer), list_values(pair.answer)
         is_there = has_words(fold_text(long), fold_text(pair.answer).strip(" .!?"))
         is_there = is_there or bool(wanted and all(any(is_kin(found, value) for found in told) for value in wanted))
-        # numbers that an answer calls approximate have to be so in the long answer too
+        # numbers that an answer calls approximate must be approximate in the long answer too
         rough = [exact[at : at + 2] for at, value in enumerate(exact[:-1]) if value == ROUGHLY]
         if not is_there or not all(has_sequence(values, each) for each in rough):
             yield Problem("long_answer_lacks", which, f"the long answer does not hold the answer {pair.answer!r}")
@@ -348,14 +348,14 @@ def check_long_answer(generated: Generated, topic: str, article: KnownText, list
 
 def _find_added_numbers(text: str, known: Sequence[Value]) -> Iterator[str]:
     for said, value in tell(text):
-        # "one" and "first" are hardly ever numbers in running text; 10^5 and 5th are
+        # in running text "one" and "first" are rarely numbers; 10^5 and 5th are
         is_number = any(map(str.isdigit, said)) or (not isinstance(value, str) and said.lower() != "one")
         if is_number and not any(says(found, value) for found in known) and not _is_put_together(value, known):
             yield said
 
 
 def _is_put_together(value: Value, known: Sequence[Value]) -> bool:
-    """True when a date is told in parts: 8 March, and 1917; or 264, where the era stands with another year."""
+    """True if known values add up to a date: 8 March and 1917; or 264, if its era is given with another year."""
     if not isinstance(value, Date):
         return False
     if not any(isinstance(found, Count) and says(value, found) for found in known):
@@ -364,7 +364,7 @@ def _is_put_together(value: Value, known: Sequence[Value]) -> bool:
 
 
 def _find_added_names(text: str, known: Sequence[Value], article: KnownText, lists: CheckLists) -> Iterator[str]:
-    """Yield the capitalised words that are new; what opens a sentence counts where the article has it as a name."""
+    """Yield new capitalised words; a sentence's first word counts if the article uses it as a name."""
     for sentence in split_sentences(text):
         for opens, word, value in find_capitals(tell(sentence)):
             if opens and (value not in article.inner_capitals or value in article.small):

@@ -1,8 +1,8 @@
-"""An article as the checks of SLAQ look at it, and what stands in it (Appendix A.1: answers are grounded in the text).
+"""Articles normalised for SLAQ's checks, and matching of answers in them (Appendix A.1: the text grounds the answers).
 
-Texts are compared by what they say (text/values/words.py): "1.02 metres" is "1.02 m", "4.5 million dollars" is
-"US$4.5 million", "United States of America" is "United States". A word that makes a number an approximate one (about,
-roughly) is part of what is said.
+Texts are compared by value (text/values/words.py): "1.02 metres" equals "1.02 m", "4.5 million dollars" equals
+"US$4.5 million", "United States of America" equals "United States". A word that makes a number approximate (about,
+roughly) is part of the value.
 """
 
 import re
@@ -24,9 +24,9 @@ from factmill.tasks.text.values.words import (
 )
 
 ROUGHLY = "roughly"
-"""What stands for every word that makes a number an approximate one."""
+"""Replaces every word that makes a number approximate."""
 _INEXACT = frozenset({ROUGHLY, "almost", "least", "nearly", "than"})
-"""What stands before a number that is not exact: nearly, at least, more than."""
+"""Values that may precede an inexact number: nearly, at least, more than."""
 _QUALIFIER = re.compile(r"(?<=\S) *\([^()]*\)$")
 _HEDGE = re.compile(
     r"\b(?:about|approx\.|approximately|around|ca\.|circa|roughly|some) (?=([^\s,;]+))|≈ ?(?=([0-9]))", re.IGNORECASE
@@ -35,7 +35,7 @@ _HEDGE = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class CheckLists:
-    """The word lists that checks go by, folded; `read_lists` makes them."""
+    """Folded word lists for the checks; `read_lists` makes them."""
 
     source_phrases: tuple[str, ...]
     one_of_many: tuple[str, ...]
@@ -44,25 +44,25 @@ class CheckLists:
 
 @dataclass(frozen=True, slots=True)
 class KnownText:
-    """An article as the checks look at it; `read_article` makes it."""
+    """An article normalised for the checks; `read_article` makes it."""
 
     folded: str
     sentences: tuple[tuple[Value, ...], ...]
-    """What each sentence says, small words left out."""
+    """Values of each sentence, without small words."""
     written: tuple[str, ...]
-    """The same sentences as they stand."""
+    """The same sentences as text."""
     capitals: frozenset[str]
-    """Words that are written with a capital somewhere."""
+    """Words with a capital anywhere."""
     inner_capitals: frozenset[str]
-    """Those that are so inside a sentence."""
+    """Words with a capital inside a sentence."""
     small: frozenset[Value]
-    """Words that are written small somewhere."""
+    """Words in lower case anywhere."""
 
 
 def read_lists(source_phrases: Iterable[str], one_of_many: Iterable[str], function_words: Iterable[str]) -> CheckLists:
-    """Return data/lists/source_phrases.txt, one_of_many.txt and function_words.txt in the form of the checks."""
+    """Fold the lines of data/lists/source_phrases.txt, one_of_many.txt and function_words.txt for the checks."""
     words = [fold_text(word) for word in function_words]
-    # as they stand and as read_values has them ("does" is taken for a plural)
+    # both as written and as read_values gives them (it takes "does" for a plural)
     values = {part.value for word in words for part in read_values(word) if isinstance(part.value, str)}
     return CheckLists(
         tuple(map(fold_text, source_phrases)), tuple(map(fold_text, one_of_many)), frozenset({*words, *values})
@@ -70,7 +70,7 @@ def read_lists(source_phrases: Iterable[str], one_of_many: Iterable[str], functi
 
 
 def read_article(text: str) -> KnownText:
-    """Return an article's text in the form of the checks; lines are paragraphs."""
+    """Normalise an article's text for the checks; lines are paragraphs."""
     written = tuple(sentence for line in text.splitlines() for sentence in split_sentences(line))
     told = [tell(sentence) for sentence in written]
     capitals = [(opens, value) for each in told for opens, _, value in find_capitals(each)]
@@ -85,17 +85,17 @@ def read_article(text: str) -> KnownText:
 
 
 def tell(text: str) -> list[Told]:
-    """Return what the parts of a text say, word by word, money and countries in one form."""
+    """Return the words of a text with their values; money and countries get one form."""
     return read_values(spell_amounts(text))
 
 
 def list_values(text: str) -> list[Value]:
-    """Return what a text says, without small words, units and money in one form, approximate numbers behind ROUGHLY."""
+    """Return a text's values without small words; units and money get one form, ROUGHLY marks rough numbers."""
     return drop_light([said.value for said in read_amounts(_HEDGE.sub(_mark_hedge, text))])
 
 
 def list_said(text: str) -> list[Value]:
-    """Return all that a text says, words that make numbers approximate left out."""
+    """Return all values of a text, small words included, without marks of approximation."""
     return [said.value for said in read_amounts(text)]
 
 
@@ -105,14 +105,14 @@ def _mark_hedge(found: re.Match[str]) -> str:
 
 
 def list_content(text: str, lists: CheckLists) -> list[Value]:
-    """Return what a text says beyond function words, each once."""
+    """Return a text's values that are no function words, each once."""
     values = dict.fromkeys(list_said(text))
     return [value for value in values if value not in lists.function_words]
 
 
 def is_in_article(answer: str, article: KnownText) -> bool:
-    """True when an answer stands in one sentence of the article, small words aside, numbers and dates by value."""
-    # "5" is no part of 3.5: what has digits is looked for by value alone
+    """True if a sentence of the article contains the answer, small words aside, numbers and dates by value."""
+    # an answer with digits is compared by value alone, since "5" is no part of 3.5
     if not any(map(str.isdigit, answer)) and has_words(article.folded, fold_text(answer).strip(" .!?")):
         return True
     wanted = list_values(answer)
@@ -120,14 +120,14 @@ def is_in_article(answer: str, article: KnownText) -> bool:
 
 
 def is_only_rough(answer: str, article: KnownText) -> bool:
-    """True when an answer begins with a number that the article calls inexact wherever it stands: about, more than."""
+    """True if an answer begins with a number that the article always calls inexact: about, more than."""
     wanted = list_values(answer)
     before = list(_find_before(wanted, article)) if wanted and not isinstance(wanted[0], str) else []
     return bool(before) and _INEXACT.issuperset(before)
 
 
 def _find_before(wanted: Sequence[Value], article: KnownText) -> Iterator[Value]:
-    """Yield what stands before the wanted values, wherever they stand; an empty text where they open a sentence."""
+    """Yield the value before each occurrence of the wanted values; "" where they open a sentence."""
     for sentence in article.sentences:
         for at in range(len(sentence) - len(wanted) + 1):
             if all(map(says, sentence[at : at + len(wanted)], wanted)):
@@ -135,5 +135,5 @@ def _find_before(wanted: Sequence[Value], article: KnownText) -> Iterator[Value]
 
 
 def bare_title(topic: str) -> str:
-    """Return a title without what stands behind it in brackets."""
+    """Return a title without its qualifier in brackets."""
     return _QUALIFIER.sub("", topic)

@@ -1,9 +1,8 @@
-"""How replies are read in SLAQ: five pairs with a long one (paper, Appendix A.1), the second model's check, fact types.
+"""Read models' replies for SLAQ: five pairs and a long one (paper, Appendix A.1), the second model's check, fact types.
 
-Pairs come as one JSON object (PAIRS_OBJECT). The object itself is read as it stands, so a comma too many, a pair too few or a
-field too many makes the reply Unreadable. The paper's one
-line (`ShortQ1 : …, ShortA1 : …, …, LongQ : …, LongA : …`) is read too: its values may hold commas, colons and quotes,
-since only the twelve labels in their order part it.
+Pairs come as one JSON object (PAIRS_OBJECT), which is read strictly: an extra comma, a missing pair or an extra field
+makes the reply Unreadable. The paper's one line (`ShortQ1 : …, ShortA1 : …, …, LongQ : …, LongA : …`) is read too. Its
+values may contain commas, colons and quotes, since only the twelve labels in their order separate them.
 """
 
 import re
@@ -19,7 +18,7 @@ from factmill.tasks.text.undressing import BrokenObject, drop_citations, drop_de
 PAIRS = 5
 """Short questions of a topic."""
 LABELS = (*(f"Short{part}{number}" for number in range(1, PAIRS + 1) for part in "QA"), "LongQ", "LongA")
-"""Names of the parts, in the order of the one-line form and of the published columns."""
+"""Labels of the texts, in the order of the one-line form and of the published columns."""
 
 FactType = Literal[
     "PERSON", "NORP", "FAC", "ORG", "GPE", "LOC", "PRODUCT", "EVENT", "WORK_OF_ART", "LAW", "LANGUAGE", "DATE", "TIME",
@@ -36,7 +35,7 @@ _OK = re.compile(r"ok(?:ay)?[.!]*", re.IGNORECASE)
 _TYPE = re.compile(r"^Type:(.*)$", re.IGNORECASE | re.MULTILINE)
 
 PAIRS_OBJECT = Form(kind="object", label=_LABEL)
-"""One object, or the paper's line."""
+"""One JSON object, or the paper's line."""
 CHECK_LINES = Form(
     kind="lines", head="(?:pair )?[0-9]+", point="[:.)](?![0-9])", is_numbered=True, quotes=True, is_open=True
 )
@@ -55,7 +54,7 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class Generated:
-    """What was made of one article: five pairs, and one long pair about all of them."""
+    """The pairs generated from one article: five short ones, and a long one about all of them."""
 
     short: tuple[Pair, Pair, Pair, Pair, Pair]
     long_question: str
@@ -63,7 +62,7 @@ class Generated:
 
 
 def read_generated(text: str) -> Generated | Unreadable:
-    """Return the pairs of a reply to `slaq/generate`, white space made single; Unreadable with what is wrong."""
+    """Read the pairs of a reply to `slaq/generate`, with single spaces; Unreadable says what is wrong."""
     label, brace = _LABEL.search(text), text.find("{")
     is_line = label is not None and (brace < 0 or label.start() < brace)
     try:
@@ -75,7 +74,7 @@ def read_generated(text: str) -> Generated | Unreadable:
 
 
 def read_check(text: str) -> tuple[str | None, ...] | Unreadable:
-    """Return what a reply to `slaq/check` says of each of the five pairs: None for ok, else the reason."""
+    """Read the verdict on each of the five pairs in a reply to `slaq/check`: None for ok, else the reason."""
     found = [(int(number), said.strip(" \t\r")) for number, said in _VERDICT.findall(text)]
     counts = Counter(number for number, _ in found)
     for number in range(1, PAIRS + 1):
@@ -93,7 +92,7 @@ def read_check(text: str) -> tuple[str | None, ...] | Unreadable:
 
 
 def read_fact_type(text: str) -> FactType | Unreadable:
-    """Return the class in a reply to `slaq/fact_type`; "none" for an answer that is of no class."""
+    """Read the class in a reply to `slaq/fact_type`; "none" for an answer of no class."""
     found = _TYPE.findall(text)
     if len(found) != 1:
         return Unreadable(f'{len(found)} lines of the form "Type: CLASS", expected one')
@@ -106,7 +105,7 @@ def read_fact_type(text: str) -> FactType | Unreadable:
 
 
 def _read_object(text: str) -> list[str]:
-    """Return the values of the object, in the order of LABELS."""
+    """Parse the JSON object; return its texts in the order of LABELS."""
     value = parse_object(text)
     _check_keys(value, ("short", "long_question", "long_answer"), "the object")
     short = value["short"]
@@ -131,7 +130,7 @@ def _check_keys(value: dict[str, Any], expected: Sequence[str], where: str) -> N
 
 
 def _read_line(text: str) -> list[str]:
-    """Return the values of the one-line form; each part may also stand on a line of its own."""
+    """Parse the one-line form; each part may also be on a line of its own."""
     found = list(_LABEL.finditer(text))
     labels = [label["label"].casefold() for label in found]
     known = {label.casefold(): label for label in LABELS}
@@ -153,7 +152,7 @@ def _read_line(text: str) -> list[str]:
         if name == LABELS[-1] and "\n" in said:
             raise BrokenObject("text stands behind the line of LongA, expected nothing there")
         said = said.removesuffix(",").rstrip()
-        # quotes around the whole of it
+        # quotes around the whole value
         quoted = re.fullmatch(r'"([^"]*)"|“([^“”]*)”', said)
         values.append(_tidy(quoted[1] or quoted[2] or "" if quoted else said, name))
     # quotes around the whole line open before the first label and close behind the last value
@@ -168,9 +167,9 @@ def _tidy(value: Any, name: str) -> str:
         raise BrokenObject(f"{name} is {_name_type(value)}, expected a text")
     tidy = drop_citations(" ".join(value.split()))
     if not name.lower().startswith(("answer", "shorta")):
-        # an answer may be a sign
+        # an answer may be a symbol
         tidy = drop_decoration(tidy)
-    # lone surrogates, which JSON can spell, cannot be stored
+    # lone surrogates, which JSON allows, cannot be stored
     if any(unicodedata.category(character) in ("Cs", "Cc") for character in tidy):
         raise BrokenObject(f"{name} holds characters that no text holds: {tidy[:40]!a}")
     if all(unicodedata.category(character)[0] in "PZC" for character in tidy):

@@ -1,15 +1,15 @@
-"""Rows of SLAQ, one model a stage; the last one is the published table (paper §3.2, Appendix A.1, Figure 6)."""
+"""Row models of SLAQ, one for each stage; the last is the published table (paper §3.2, Appendix A.1, Figure 6)."""
 
 from typing import Literal
 
 from factmill.tasks.core.rows import Row
 
 Half = Literal["most", "least"]
-"""Of a category's topics, those with the most and those with the least page views."""
+"""The topics of a category with the most page views, or with the least."""
 
 
 class CategoryPage(Row):
-    """A page drawn from a category; the id is the category's name with the page id."""
+    """A page drawn from a category; the id is `category-pageid`."""
 
     category: str
     """The topics' category, by default one of the paper's fifteen."""
@@ -20,43 +20,43 @@ class CategoryPage(Row):
 
 
 class CategoryCount(Row):
-    """What a category held, and how many of its pages were drawn; the id is its name."""
+    """How many pages a category has, and how many were drawn; the id is its name."""
 
     members: int
-    """Pages listed by it and the categories below it, those listed twice counted twice."""
+    """Pages in the category and its subcategories; a page listed twice counts twice."""
     subcategories: int
-    """Categories right below it."""
+    """Categories below it, down to the depth of the build."""
     drawn: int
-    """Pages that were drawn by seed."""
+    """Pages drawn by seed."""
 
 
 class Topic(CategoryPage):
-    """With its article as of the epoch."""
+    """A page with its article as of the epoch."""
 
     url: str
     revid: int
     text: str
-    """Main text, paragraphs parted by blank lines."""
+    """Main text; blank lines separate paragraphs."""
 
 
 class ViewedTopic(Topic):
-    """With its page views."""
+    """A topic with its page views."""
 
     views: int | None
-    """Sum over the days before the cut-off; null where nothing is known."""
+    """Sum over the days before the epoch; null where unknown."""
     views_from: str
     """First day (YYYYMMDD)."""
     views_to: str
 
 
 class ChosenTopic(ViewedTopic):
-    """With the half that it stands for."""
+    """A topic selected for the most or the least viewed half."""
 
     half: Half
 
 
 class QuestionedTopic(ChosenTopic):
-    """With its questions and answers."""
+    """A topic with its questions and answers."""
 
     questions: list[str]
     """Five short questions."""
@@ -69,12 +69,12 @@ class QuestionedTopic(ChosenTopic):
 
 
 class CheckedTopic(QuestionedTopic):
-    """With what a second model said of it, and the decisions of its review."""
+    """A topic with the second model's flags and the review's decisions."""
 
     judge: str
     judge_call: str
     flags: list[str]
-    """What was flagged, as `code: sentence`; empty where nothing was."""
+    """Flags as `column: reason`; empty if nothing was flagged."""
     reviewed_by: list[str]
 
 
@@ -128,14 +128,14 @@ class SlaqRow(Row):
     ShortQ5_Entity: int
     """1 when the fifth short answer is of an OntoNotes class, else 0."""
     fact_types: list[str]
-    """The classes of the five answers, "none" for one that is of no class."""
+    """OntoNotes classes of the five answers, "none" for an answer of no class."""
     fact_types_by: str
-    """Model that told them, or `scripted replies`."""
+    """Model that classified the answers, or `scripted replies`."""
     author: str
     """Model that wrote questions and answers, or `scripted replies`."""
     judge: str
-    """Model that looked at phrasing and grounding."""
+    """Model that checked phrasing and grounding."""
     reviewed_by: list[str]
-    """Who decided about what was flagged; empty where nothing was."""
+    """Reviewers who decided on the flags; empty if nothing was flagged."""
     licence: str
     """Licence of the article (SPDX id)."""

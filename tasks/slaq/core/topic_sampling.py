@@ -1,8 +1,8 @@
-"""Which pages of a category become topics: a draw, and two halves by popularity (SLAQ, Appendix A.1).
+"""Select a category's topics: a random draw of pages, then two halves by popularity (SLAQ, Appendix A.1).
 
-A page's place in the draw is a digest of seed, category and page id. So the draw depends neither on the order in which
-a server lists pages nor on how often it lists one, and a page more in a category moves at most one page out. The draw
-reads the members one by one and keeps as many as are wanted, so a category of any size takes the same memory.
+A page's place in the draw is a digest of seed, category and page id. So the draw does not depend on the order in which
+a server lists pages, or on how often it lists one; a page added to a category displaces at most one other. The draw
+reads members one by one and stores only those drawn so far, so memory does not grow with the category.
 """
 
 import heapq
@@ -15,11 +15,11 @@ from factmill.tasks.errors import UsageError
 from factmill.tasks.slaq.core.rows import ViewedTopic
 
 VIEW_DAYS = 1095
-"""So many days of page views are summed (Appendix A.1)."""
+"""Days of page views that are summed by default (Appendix A.1)."""
 
 LeftOutReason = Literal["no_page_views", "odd_one_out", "half_is_full"]
-"""`no_page_views`: nothing is known of its views; `odd_one_out`: the middle one of an odd number, which is in no half;
-`half_is_full`: neither among the most viewed of the upper half nor among the least viewed of the lower."""
+"""`no_page_views`: its views are unknown; `odd_one_out`: the middle one of an odd number, in neither half;
+`half_is_full`: not among the most viewed of the upper half or the least viewed of the lower."""
 
 
 V = TypeVar("V", bound=ViewedTopic)
@@ -35,13 +35,13 @@ class Member:
 
 
 def draw_pages(pages: Iterable[Member], seed: int, category: str, number: int) -> list[Member]:
-    """Return at most `number` pages drawn from a category, in the order of the draw.
+    """Draw at most `number` pages of a category; return them in the order of the draw.
 
-    The same page listed again counts once. Holds no more than `number` pages at a time. UsageError for a number below 1.
+    A page listed again counts once. Stores no more than `number` pages at a time. UsageError for a number below 1.
     """
     if number < 1:
         raise UsageError(f"{number} pages to be drawn from {category!r}: expected 1 or more")
-    # the heap gives the largest first by its negative; page ids part equal digests and keep pages from being compared
+    # negated, so that the heap's first is the largest; page ids break ties of digests, so pages are never compared
     kept: list[tuple[int, int, Member]] = []
     known: set[int] = set()
     for page in pages:
@@ -59,11 +59,11 @@ def draw_pages(pages: Iterable[Member], seed: int, category: str, number: int) -
 
 
 def split_by_views(topics: Sequence[V], per_half: int) -> tuple[list[V], list[V], list[tuple[V, LeftOutReason]]]:
-    """Split a category's topics in a more and a less viewed half; take the outermost `per_half` of each (Appendix A.1).
+    """Split a category's topics by views into two halves; select the extreme `per_half` of each (Appendix A.1).
 
-    Returns the most viewed, the most viewed first, the least viewed, the least viewed first, and every other topic with the
-    reason, by page id. Topics of equal views go by page id. Both halves get equally many, fewer than `per_half` where there
-    are too few. UsageError for fewer than one a half; ValueError when a page is given twice.
+    Returns the most viewed (descending), the least viewed (ascending), and every other topic with its reason, by page
+    id. Page ids break ties of views. Both halves get equally many topics, fewer than `per_half` if there are too few.
+    UsageError for `per_half` below 1; ValueError for a page given twice.
     """
     if per_half < 1:
         raise UsageError(f"{per_half} topics a half: expected 1 or more")

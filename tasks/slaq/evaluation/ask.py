@@ -1,5 +1,5 @@
-"""What an evaluation on SLAQ asks: each short question alone, and the long question that holds the same five, and how a
-judge is asked about the answers (paper §4.1, Appendix A.4)."""
+"""Questions and prompts of an evaluation on SLAQ: each short question alone, the long question with the same five, and
+the judge's prompts (paper §4.1, Appendix A.4)."""
 
 from collections.abc import Callable, Iterator
 from functools import cache
@@ -34,20 +34,20 @@ JUDGE_SHORT, JUDGE_LONG = "slaq/judge_short", "slaq/judge_long"
 
 
 class SlaqEvaluationParams(JudgedParams):
-    """What an evaluation on SLAQ can be told."""
+    """Parameters of an evaluation on SLAQ."""
 
     setting: Annotated[tuple[Literal["short", "long"], ...], Option("--setting", "NAME")] = ()
     """Only this setting (repeatable). Default: both, without which there is no alignment."""
 
 
 class SlaqEvaluationInputs(EvaluationInputs):
-    """What the steps of SLAQ's evaluation read."""
+    """Resolved inputs of the steps of SLAQ's evaluation."""
 
     params: SlaqEvaluationParams
 
 
 def list_questions(rows: pa.Table, inputs: SlaqEvaluationInputs) -> Iterator[SlaqAsked]:
-    """Yield every question in every setting; a limit draws whole topics."""
+    """Yield every question in every setting; a limit selects whole topics."""
     topics = rows_from_arrow(SlaqRow, rows)
     drawn = draw_clusters([row.id for row in topics], inputs.params)
     for setting in inputs.settings:
@@ -57,20 +57,20 @@ def list_questions(rows: pa.Table, inputs: SlaqEvaluationInputs) -> Iterator[Sla
 
 
 def fill_prompt(asked: SlaqAsked, _: object = None) -> Ask:
-    """Return a question as its setting's prompt."""
+    """Fill the prompt of a question's setting."""
     if asked.setting == LONG:
         return fill_in(load_prompt(ANSWER_LONG), question=asked.question)
     return fill_in(load_prompt(ANSWER_SHORT), topic=asked.topic, question=asked.question)
 
 
 def guess_answers(rows: pa.Table) -> Callable[[SlaqAsked], str]:
-    """Return what the built-in guesser says to a question; `rows`: of the measured build."""
+    """Make the built-in guesser: question → commonest gold answers; `rows`: of the measured build."""
     golds = count_golds(rows_from_arrow(SlaqRow, rows))
     return lambda asked: guess(asked, golds)
 
 
 def fill_judge_prompt(row: SlaqAnswer) -> Ask:
-    """Return an answer, inside its frame, as the judge's prompt (Table A.4)."""
+    """Fill the judge's prompt with an answer inside its frame (Table A.4)."""
     boundary, framed = make_boundary(row.id, row.answer_read), frame(row.id, row.answer_read)
     if row.setting == LONG:
         pairs = enumerate(zip(row.questions, row.golds, strict=True), 1)
@@ -85,7 +85,7 @@ def _read_lists() -> CheckLists:
 
 
 def mark(row: SlaqAnswer, judged: Judged[Verdicts] | None, judge: str) -> JudgedSlaq:
-    """Return an answer with its verdicts: one of a short answer, five of a long one."""
+    """Return an answer with its verdicts: one for a short answer, five for a long one."""
     if judged is None:
         wrong = [0] * len(row.golds) if row.unscored in COUNTED_WRONG else []
         return row.extend(JudgedSlaq, verdicts=wrong, judge=judge, judge_call="")

@@ -1,7 +1,8 @@
-"""What an evaluation on SLAQ measures (accuracy short and long, alignment, momentum), and its figures (paper §3.1, §4; Figures 2 and 3).
+"""Metrics of an evaluation on SLAQ (accuracy short and long, alignment, momentum), and its figures (paper §3.1, §4;
+Figures 2 and 3).
 
-Verdicts become two matrices, topics × five facts (core/evaluation/verdicts.py); intervals draw topics whole, since a topic's facts are
-asked about together.
+Verdicts become two matrices, topics × five facts (core/evaluation/verdicts.py). Intervals resample whole topics, since
+a topic's facts are asked about together.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,18 +24,19 @@ from factmill.tasks.slaq.core.replies import PAIRS
 
 ACCURACY, ALIGNMENT, SIGNED, GAP = "accuracy", "alignment", "signed_alignment", "accuracy_gap"
 BOTH = "short, long"
-"""Under which what compares the two answers to one question stands."""
+"""Setting of the metrics that compare both answers."""
 POSITION, AFTER_RIGHT, AFTER_WRONG = "position", "right_before", "wrong_before"
-"""Place of a fact in the long question; answers in a row just before it that are right, or wrong (Figure 3)."""
+"""Group names: a fact's place in the long question; consecutive right, or wrong, answers just before it (Figure 3)."""
 GROUPS = ("category", "half", "answer_kind", "fact_type")
 
 
 Verdicts = tuple[Matrix, np.ndarray]
-"""Those of one setting, topics × facts, and why there is none, as reason and detail on two lines; None where nothing was asked."""
+"""Verdicts of one setting (topics × facts), and of the same shape why one is missing: reason and detail on two lines,
+None where nothing was asked."""
 
 
 def measure_slaq(answers: pa.Table, seed: int) -> tuple[pa.Table, list[Metric]]:
-    """Return the rows of scores and the metrics of answers (rows of `JudgedSlaq`)."""
+    """Compute the score rows and the metrics of answers (rows of `JudgedSlaq`)."""
     rows = answers.to_pylist()
     topics = sorted({row["item"] for row in rows})
     at = {topic: index for index, topic in enumerate(topics)}
@@ -68,7 +70,7 @@ def measure_slaq(answers: pa.Table, seed: int) -> tuple[pa.Table, list[Metric]]:
 
 
 def _list_groups(rows: Sequence[Mapping[str, Any]], topics: Sequence[str]) -> dict[str, list[str | None]]:
-    """Return what the facts, topic by topic, are grouped by."""
+    """Return group name → value of each fact, topic by topic; None for a fact that was not asked."""
     facts = {}
     for row in rows:
         for number, kind in enumerate(row["fact_types"], row["position"] or 1):
@@ -87,7 +89,7 @@ def _is_asked(reasons: np.ndarray) -> np.ndarray:
 def _score(
     setting: str, metric: str, verdicts: Verdicts, topics: Sequence[str], groups: Mapping[str, list[str | None]]
 ) -> tuple[pa.Table, Scores]:
-    """Return the rows of `Score`, one a fact that was asked for, and the same as what is measured."""
+    """Return rows of `Score`, one for each fact asked, and the same values as `Scores` to measure."""
     values, reasons = verdicts
     if setting == LONG:
         runs = {AFTER_RIGHT: count_run(values, of=1), AFTER_WRONG: count_run(values, of=0)}
@@ -127,7 +129,7 @@ def _score(
 
 
 def list_items(answers: pa.Table) -> list[Item]:
-    """Return the answers (rows of `JudgedSlaq`) as a report's browser tells them."""
+    """Return the answers (rows of `JudgedSlaq`) as items of the report's browser."""
     return [
         Item(
             answer_id=each["id"],
@@ -145,7 +147,7 @@ def list_items(answers: pa.Table) -> list[Item]:
 
 
 def describe_verdicts(verdicts: Sequence[int], unscored: str) -> str:
-    """Return verdicts in a few words; for a long answer how many are right and which."""
+    """Format verdicts in a few words; for a long answer how many are right and which."""
     if not verdicts:
         return f"unscored: {unscored}"
     why = f" ({unscored})" if unscored else ""
@@ -183,7 +185,7 @@ _WHISKERS = "Whiskers are 95 % intervals over topics."
 
 
 def draw_figures(metrics: Sequence[EvaluationMetric]) -> list[Figure]:
-    """Return accuracy, alignment and signed alignment a model (Figure 2), and how a long answer goes on (Figure 3)."""
+    """Draw accuracy and both alignments by model (Figure 2), and accuracy by position and momentum (Figure 3)."""
     drawn = []
     for name, title, settings, metric, panel in _BARS:
         found = {(each.setting, each.model): each for each in metrics if each.metric == metric and not each.group_by}
@@ -240,4 +242,4 @@ PAPER = tuple(
         ("Figure 3c", AFTER_WRONG, "3", 0.24),
     )
 )
-"""What §4.2 tells in numbers of the models together."""
+"""The paper's numbers for all models together (§4.2)."""

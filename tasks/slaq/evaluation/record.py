@@ -1,4 +1,4 @@
-"""SLAQ's evaluation as commands know it."""
+"""The `Evaluation` record of SLAQ, which commands read."""
 
 from collections.abc import Iterator
 
@@ -37,12 +37,12 @@ from factmill.tasks.slaq.evaluation.measure import (
 
 
 def lock_inputs(params: SlaqEvaluationParams, run: RunOptions) -> Locked[SlaqEvaluationInputs]:
-    """Return what an evaluation depends on; UsageError says what was expected."""
+    """Resolve the inputs of an evaluation; raise UsageError for an invalid parameter."""
     return lock_evaluation(SLAQ_EVALUATION, params, run, SlaqEvaluationInputs)
 
 
 def explain_answer(row: JudgedSlaq) -> Iterator[str]:
-    """Yield what an answer's row says, as lines to read."""
+    """Yield the lines that `factmill explain` prints for an answer."""
     yield f"  question    {row.question}   ({row.setting}, {row.topic}; factmill explain slaq {row.item})"
     yield f"  gold        {row.gold}"
     yield tell_answer(row.answer, row)

@@ -1,12 +1,12 @@
 """Zero-ablation of every attention head and every MLP of a causal language model (paper §5.1, equation 6).
 
-A head is ablated where its output enters the output projection, an MLP where it leaves: hooks multiply both by a mask with
-a row for each run. So one pass ablates another component in each of its rows, and what is read of a row is the logits of
-all of an answer's tokens, since a token's logit does not depend on what stands behind it. Layers before the first ablated
-one give what they give without ablation, so a pass begins at that layer, with what entered it then.
+A head is ablated at the input of the output projection, an MLP at its output: hooks multiply both by a mask with a row
+for each run. So one pass ablates a different component in each of its rows. Each row gives the logits of all of an
+answer's tokens, since a token's logit does not depend on later tokens. Layers before the first ablated one are
+unaffected, so a pass begins at that layer with the input recorded without ablation.
 
-The libraries of the extra `mechanism` are imported where they are used and nowhere else, since most users never need them.
-This module is the whole of what recorded ablations depend on, beside the model: its digest is in their keys.
+The libraries of the extra `mechanism` are imported only where they are used, since most users never need them.
+Recorded ablations depend on the model and on this module alone: their keys contain its digest.
 """
 
 import importlib
@@ -18,15 +18,15 @@ from typing import Any
 from factmill.tasks.errors import UsageError
 
 MODULES = ("torch", "transformers", "sklearn", "ot", "scipy")
-"""What the extra brings, as modules; scipy comes with scikit-learn and POT."""
+"""Modules of the extra; scipy comes with scikit-learn and POT."""
 _SAME = 1e-3
-"""Up to which logits of the model and of our way through its layers may differ, as a share of the largest."""
+"""Tolerance between the model's logits and those of our pass through its layers, as a share of the largest."""
 ROWS = 32
-"""Rows of a pass, until one does not fit into memory."""
+"""Rows of a pass, halved when a pass does not fit into memory."""
 
 
 def import_extra(module: str) -> Any:
-    """Return a module of the extra `mechanism`; UsageError says what to install."""
+    """Import a module of the extra `mechanism`; UsageError says what to install."""
     try:
         return importlib.import_module(module)
     except ImportError as error:
@@ -37,7 +37,7 @@ def import_extra(module: str) -> Any:
 
 
 def require_extra() -> None:
-    """UsageError unless the whole extra is installed, said before anything is begun."""
+    """Raise UsageError unless the whole extra is installed, before any work begins."""
     for module in MODULES:
         import_extra(module)
 
@@ -45,7 +45,7 @@ def require_extra() -> None:
 def encode(
     tokenizer: Any, messages: Sequence[Mapping[str, Any]], answer: str
 ) -> tuple[list[int], list[int], list[tuple[int, int]]]:
-    """Return the tokens of what was asked and of an answer, and where the answer's stand in it (characters)."""
+    """Return the token ids of the messages and of the answer, and the character spans of the answer's tokens."""
     if tokenizer.chat_template:
         text = tokenizer.apply_chat_template(
             list(messages), tokenize=False, add_generation_prompt=True, enable_thinking=False
@@ -55,40 +55,40 @@ def encode(
         text = "\n\n".join(str(each["content"]) for each in messages) + "\n"
         prompt = tokenizer(text)["input_ids"]
         end = tokenizer.eos_token_id
-        # a tokenizer that ends texts, too, would end the prompt before the answer
+        # some tokenizers append an end token, which would end the prompt before the answer
         prompt = prompt[:-1] if len(prompt) > 1 and prompt[-1] == end != prompt[0] else prompt
     told = tokenizer(answer, add_special_tokens=False, return_offsets_mapping=True)
     return list(prompt), list(told["input_ids"]), [(int(begin), int(end)) for begin, end in told["offset_mapping"]]
 
 
 class UnknownShape(Exception):
-    """The model is not built like Llama, Qwen or GPT-2; the text says what was looked for."""
+    """The model is not built like Llama, Qwen or GPT-2; the message names the parts expected."""
 
 
 class OutOfMemory(Exception):
-    """A pass of one row does not fit into memory."""
+    """A pass does not fit into memory; it is fatal for a pass of one row."""
 
 
 class NoNumber(Exception):
-    """A logit is NaN or infinite; the text says which."""
+    """A logit is NaN or infinite; the message says when."""
 
 
 @dataclass(frozen=True, slots=True)
 class Blocks:
-    """Where the parts of a model are."""
+    """The parts of a transformer that ablation needs."""
 
     layers: Sequence[Any]
     projections: Sequence[Any]
-    """Of each layer: what the joined heads enter."""
+    """Output projection of each layer's joined heads."""
     mlps: Sequence[Any]
     norm: Any
-    """Behind the last layer."""
+    """Norm after the last layer."""
     unembedding: Any
     heads: int
 
 
 def find_blocks(model: Any) -> Blocks:
-    """Return where the parts of a model are that is built like Llama (Qwen, Mistral …) or GPT-2; UnknownShape otherwise."""
+    """Find the parts of a model built like Llama (Qwen, Mistral …) or GPT-2; UnknownShape for any other."""
     body = getattr(model, "base_model", None)
     layers, norm = (
         next((found for name in names if (found := getattr(body, name, None)) is not None), None)
@@ -114,24 +114,24 @@ def find_blocks(model: Any) -> Blocks:
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """What carries one token."""
+    """The components that carry one token (fields as in rows.TokenEffect)."""
 
     base: float
     importances: list[float]
     chosen: list[int]
-    """The minimal set, most important first; empty where it was not reached."""
+    """The minimal set, most important first; empty if none was found."""
     recovered: float | None
-    """Share of the base logit that the set alone gives; None where no set of the size allowed gives enough."""
+    """Share of the base logit that the set alone gives; None if no set of the allowed size gives enough."""
 
 
 class Ablator:
     """A model whose components can be ablated; one text at a time."""
 
     def __init__(self, model: Any, rows: int = ROWS, centre: bool = False) -> None:
-        """Hook a model. `rows`: of a pass, halved where they do not fit into memory.
+        """Hook a model. `rows`: rows of a pass, halved when they do not fit into memory.
 
-        `centre`: take each logit less the mean over the vocabulary, which changes no probability, for models whose
-        logits lie below 0.
+        `centre`: subtract the mean over the vocabulary from each logit, which changes no probability; for models whose
+        logits are below 0.
         """
         self._torch = import_extra("torch")
         self._model, self._blocks = model, find_blocks(model)
@@ -150,7 +150,7 @@ class Ablator:
             ]
 
     def close(self) -> None:
-        """Take the hooks off the model."""
+        """Remove the hooks from the model."""
         for hook in self._hooks:
             hook.remove()
 
@@ -161,13 +161,13 @@ class Ablator:
 
     @property
     def rows(self) -> int:
-        """Rows of a pass, as many as have fitted into memory."""
+        """Rows of a pass that have fitted into memory so far."""
         return self._rows
 
     def enter(self, ids: Sequence[int], places: Sequence[int]) -> list[float]:
-        """Take a text (token numbers) and return the logits of its tokens at these places, with nothing ablated.
+        """Load a text (token ids); return the logits of its tokens at these places with nothing ablated.
 
-        NoNumber where one is none; UnknownShape where the model's logits are not its unembedding of the last norm.
+        NoNumber if one is NaN or infinite; UnknownShape if the model's logits are not its unembedding of the last norm.
         """
         torch = self._torch
         device = next(self._model.parameters()).device
@@ -176,7 +176,7 @@ class Ablator:
         with torch.inference_mode(), self._oom_named():
             self._caught = []
             try:
-                # what stands behind the last of the tokens changes no logit of theirs
+                # text after the last of the tokens changes none of their logits
                 read = torch.tensor([list(ids[: max(places)])], device=device)
                 logits = self._model(read, use_cache=False).logits[0, self._at]
             finally:
@@ -203,7 +203,7 @@ class Ablator:
         return self._run(self._components, ablate, "with one of the components {} to {} ablated")
 
     def keep_only(self, sets: Sequence[Sequence[int]], tokens: Sequence[int]) -> list[float]:
-        """Return the logit of one token a set (its place among the text's), with all components but the set's ablated."""
+        """Return one token's logit a set, with all components but the set's ablated; `tokens`: its index, a set."""
         torch = self._torch
 
         def keep_some(first: int, rows: int) -> tuple[int, Any, Any]:
@@ -215,9 +215,10 @@ class Ablator:
         return self._run(len(sets), keep_some, "with all but a set of components ablated")
 
     def _run(self, count: int, mask: Callable[[int, int], tuple[int, Any, Any]], when: str) -> list[Any]:
-        """Return the logits of so many runs, as many of them a pass as fit into memory.
+        """Return the logits of `count` runs, with as many runs a pass as fit into memory.
 
-        `mask`: first run and number of runs of a pass → what `_pass` takes; `when`: of the first and the last, for NoNumber.
+        `mask`: first run and number of runs of a pass → arguments of `_pass`; `when`: names a pass's first and last run
+        in NoNumber's message.
         """
         found: list[Any] = []
         while len(found) < count:
@@ -238,9 +239,9 @@ class Ablator:
         return found
 
     def _pass(self, start: int, keep: Any, chosen: Any = None) -> Any:
-        """Go through the layers from `start` on, a row of `keep` each (shape: rows × components).
+        """Run the layers from `start` on, each run with a row of `keep` (shape: rows × components).
 
-        Return the logits of all of the text's tokens (rows × tokens), or of one a row (`chosen`: rows).
+        Return the logits of all of the text's tokens (rows × tokens), or of one token a row (`chosen`: rows).
         """
         rows = len(keep)
         self._keep = keep.view(rows, len(self._blocks.layers), self.heads + 1)
@@ -260,7 +261,7 @@ class Ablator:
         return self._read(self._blocks.unembedding(self._blocks.norm(hidden)), self._tokens[chosen])
 
     def _read(self, logits: Any, tokens: Any = None) -> Any:
-        """Return the logits of the text's tokens out of those of the vocabulary."""
+        """Gather the logits of the text's tokens from those of the vocabulary."""
         logits = logits.float()
         tokens = self._tokens if tokens is None else tokens
         index = tokens.expand(logits.shape[:-1]).unsqueeze(-1)
@@ -292,7 +293,7 @@ class Ablator:
                 return None
             told, *rest = (
                 out if isinstance(out, tuple) else (out,)
-            )  # mixtures of experts tell their router's choice too
+            )  # mixtures of experts also return their router's choice
             told = told * self._keep[:, layer, self.heads].to(told.dtype)[:, None, None]
             return (told, *rest) if isinstance(out, tuple) else told
 
@@ -311,12 +312,12 @@ class Ablator:
 def measure_effects(
     ablator: Ablator, ids: Sequence[int], places: Sequence[int], recover: float, largest_set: float
 ) -> list[Effect]:
-    """Return what carries each token of a text at these places.
+    """Return the components that carry each token of a text at these places.
 
-    Components are added to a token's set in order of importance, equals in the order of the layers, until the set alone
-    (all others ablated) gives the share `recover` of the token's logit; a set has one component at least, and that share
-    of all components, `largest_set`, at most. Where the logit of a token is not above 0 nothing is ablated: tokens then have
-    their base alone.
+    Components join a token's set in order of importance, ties in the order of the layers, until the set alone (all
+    others ablated) gives the share `recover` of the token's logit. A set has at least one component and at most the
+    share `largest_set` of all. If any token's logit is not above 0, nothing is ablated: tokens then have only their
+    base.
     """
     base = ablator.enter(ids, places)
     if min(base) <= 0:
@@ -326,10 +327,10 @@ def measure_effects(
         [round((logit - row[token]) / logit, 6) + 0.0 for row in ablated] for token, logit in enumerate(base)
     ]
     most = max(1, int(largest_set * len(ablated)))
-    # a stable order: equals stay in the order of the layers
+    # sorting is stable: ties stay in the order of the layers
     orders = [sorted(range(len(each)), key=[-share for share in each].__getitem__) for each in importances]
     found: dict[int, tuple[list[int], float | None]] = {}
-    # sets of growing size, of all tokens side by side
+    # grow the sets of all tokens together
     size = dict.fromkeys(range(len(base)), 1)
     while size:
         each = max(1, ablator.rows // len(size))

@@ -1,15 +1,14 @@
-"""A causal language model in a folder of Hugging Face's form, as a service that ablates; a replay needs no model.
+"""A service that ablates a causal language model in a Hugging Face folder; replay needs no model.
 
 | operation | parts | body of the reply |
 |---|---|---|
 | ablate | messages, answer, start, end (of the part that counts, in characters), recover, largest_set, centre | `{"heads": h, "tokens": [{"token", "base", "importances", "chosen", "recovered"}, …]}` |
 
-One call an answer's part, so that a killed run goes on at the next one, and another draw of facts ablates nothing twice. What
-a model cannot say is a failed reply `<reason>: <detail>`, reasons as in rows.Unscored.
+Each answer's part is one call, so that a killed run resumes at the next one, and another draw of facts repeats no
+ablation. A failure is a failed reply `<reason>: <detail>`, with reasons as in rows.Unscored.
 
-The model reads what it was asked, by its chat template where it has one, and what it answered; answers are told into tokens
-by themselves. A token counts when it overlaps the part of the answer that counts, so tokens may split words there otherwise
-than in the other answer.
+The model reads the messages, by its chat template if it has one, and the answer, which is tokenised separately. A token
+counts if it overlaps the part of the answer that counts, so both answers may split the same words differently.
 """
 
 import json
@@ -42,7 +41,7 @@ CONFIG = "config.json"
 ABLATE = "ablate"
 _WEIGHTS = (".safetensors", ".bin")
 _BESIDE = (".json", ".model", ".txt", ".jinja")
-"""Endings of the files beside the weights that a model is opened with."""
+"""Endings of a model's other files: configuration, tokenizer, template."""
 
 
 def call_ablate(
@@ -56,7 +55,7 @@ def call_ablate(
     largest_set: float,
     centre: bool,
 ) -> Call:
-    """Ask what carries the tokens of a text that stands in an answer at `start`."""
+    """Make the call for the components that carry the tokens of a text at `start` in an answer."""
     asked: dict[str, Any] = {
         "messages": [dict(each) for each in messages],
         "answer": answer,
@@ -67,12 +66,12 @@ def call_ablate(
 
 
 def read_effects(body: Any) -> tuple[int, list[TokenEffect]]:
-    """Read the answer to ablate: heads a layer, and the tokens in order."""
+    """Read the reply to ablate: heads a layer, and the tokens in order."""
     return int(body["heads"]), [TokenEffect.model_validate(each) for each in body["tokens"]]
 
 
 def lock_model(folder: Path) -> list[SourceFile]:
-    """Return the files of a model's folder with their digests; UsageError says what is missing."""
+    """List the files of a model's folder with their digests; UsageError says what is missing."""
     if not (folder / CONFIG).is_file():
         raise UsageError(
             f"{folder}: no {CONFIG} in it; expected the folder of a causal language model in Hugging Face's form, with "
@@ -82,24 +81,24 @@ def lock_model(folder: Path) -> list[SourceFile]:
     if not any(path.suffix in _WEIGHTS for path in files):
         raise UsageError(f"{folder}: no weights in it (*.safetensors, or pytorch_model.bin)")
     try:
-        # the files of a model hold no rows that a source would be looked at for
+        # not lock_source, since a model's files contain no rows to check
         return [SourceFile(path, path.name, digest_file(path)) for path in files]
     except OSError as error:
         raise UsageError(f"{error.filename}: cannot be read: {error.strerror}") from error
 
 
 def digest_model(files: Sequence[SourceFile]) -> str:
-    """Return the digest of a model, by the names and contents of its files."""
+    """Return the digest of a model: of its files' names and contents."""
     return digest_json([[file.name, file.sha256] for file in files])
 
 
 class LocalCausalModel:
-    """The service; the model is opened when it is first asked, and closed when another one is."""
+    """Answers ablate calls; opens the model at the first call, and drops it on `close`."""
 
     is_outside = True
 
     def __init__(self, identity: str, folder: Path, device: Device, precision: Precision) -> None:
-        """Keep how the model is opened; nothing is loaded yet."""
+        """Store how to open the model; load nothing yet."""
         self.identity = identity
         self._folder, self._device, self._precision = folder, device, precision
         self._opened: tuple[Any, Any] | None = None
@@ -107,13 +106,13 @@ class LocalCausalModel:
         self._rows = ablating.ROWS
 
     def send(self, calls: Sequence[Call], deliver: Deliver) -> None:
-        """Answer all calls, one after another: the model itself uses all cores, or the GPU."""
+        """Answer all calls one after another, since the model itself uses all cores or the GPU."""
         with self._lock:
             for call in calls:
                 deliver(call, self._answer(call.parts))
 
     def close(self) -> None:
-        """Let go of the model."""
+        """Release the model's memory."""
         self._opened = None
 
     def _answer(self, parts: Mapping[str, Any]) -> Reply:
@@ -147,7 +146,7 @@ class LocalCausalModel:
 
 
 def choose_device(device: Device) -> Literal["cpu", "cuda"]:
-    """Return the device to compute on; UsageError when a GPU is wanted and there is none."""
+    """Return torch's device to compute on; UsageError if a GPU is requested and there is none."""
     has_gpu = import_extra("torch").cuda.is_available()
     if device == "cuda" and not has_gpu:
         raise UsageError("device cuda: torch finds no GPU on this machine; give auto or cpu")
@@ -155,7 +154,7 @@ def choose_device(device: Device) -> Literal["cpu", "cuda"]:
 
 
 def open_model(folder: Path, device: Device = "auto", precision: Precision = "float32") -> tuple[Any, Any]:
-    """Return a model, on the GPU where there is one, and its tokenizer; UsageError says why they cannot be opened."""
+    """Load a model, on the GPU if there is one, and its tokenizer; UsageError says why they cannot be opened."""
     torch, transformers = import_extra("torch"), import_extra("transformers")
     where = choose_device(device)
     transformers.logging.set_verbosity_error()
@@ -181,7 +180,7 @@ def open_model(folder: Path, device: Device = "auto", precision: Precision = "fl
 
 
 def read_layers(folder: Path) -> str:
-    """Return what a model's configuration says of its kind and size, for people."""
+    """Return a model's type and size from its config.json, for people; "" if unreadable."""
     try:
         config = json.loads((folder / CONFIG).read_bytes())
     except (OSError, ValueError):

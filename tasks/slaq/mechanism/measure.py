@@ -1,7 +1,8 @@
-"""What a mechanistic analysis measures: how alike aligned and misaligned facts are carried, and its figures (paper §5.2, §5.3; Figures 4 and 5).
+"""Metrics of the mechanistic analysis: similarity of aligned and of misaligned facts, and figures (paper §5.2, §5.3;
+Figures 4 and 5).
 
-Intervals, folds and permutations keep a topic's facts together, since they stand in one long answer. The paper's folds and
-permutations, which part them, stand next to these.
+Intervals, folds and permutations keep a topic's facts together, since they share one long answer. Results by the
+paper's folds and permutations, which separate them, are given as well.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,13 +24,13 @@ ALIGNED, MISALIGNED, DIFFERENCE = "aligned", "misaligned", "aligned − misalign
 ALL = "all six"
 AUC, ACCURACY, COEFFICIENT = "roc_auc", "accuracy", "coefficient"
 BY_FACT = "_by_fact"
-"""Ending of the metrics whose folds are the paper's: they part the facts of a topic."""
+"""Ending of the metrics by the paper's folds, which separate the facts of a topic."""
 
 
 def measure_mechanism(
     rows: Sequence[Mapping[str, Any]], folds: int, seed: int, name: str, judge: str
 ) -> list[EvaluationMetric]:
-    """Return the metrics of facts (rows of `ComparedFact`); `name`: of the models together."""
+    """Compute the metrics of facts (rows of `ComparedFact`); `name`: name for all models together."""
     models = sorted({row["model"] for row in rows})
     of_kind = {kind: [row for row in rows if row["kind"] == kind] for kind in (ALIGNED, MISALIGNED)}
     scores = [
@@ -62,7 +63,7 @@ def measure_mechanism(
 
 
 def _compare_kinds(rows: Sequence[Mapping[str, Any]], seed: int) -> Iterator[Metric]:
-    """Yield how much more alike aligned facts are carried, with p adjusted over the six measures (Benjamini and Hochberg)."""
+    """Yield each measure's difference aligned − misaligned, with p adjusted over the six (Benjamini and Hochberg)."""
     scored = {feature: [row for row in rows if row[feature] is not None] for feature in FEATURES}
     values = {feature: np.array([row[feature] for row in mine], np.float64) for feature, mine in scored.items()}
     is_aligned = {feature: np.array([row["kind"] == ALIGNED for row in mine], bool) for feature, mine in scored.items()}
@@ -92,7 +93,7 @@ def _compare_kinds(rows: Sequence[Mapping[str, Any]], seed: int) -> Iterator[Met
 def _draw_difference(
     values: Floats, is_aligned: np.ndarray, clusters: Sequence[str], seed: int
 ) -> tuple[float, float] | None:
-    """Return the interval of the difference of means over draws of whole topics; None where there is one topic alone."""
+    """Return the bootstrap interval of the difference of means over whole topics; None for a single topic or kind."""
     names, at = np.unique(np.array(clusters), return_inverse=True)
     if len(names) < 2:
         return None
@@ -110,7 +111,7 @@ def _draw_difference(
 
 
 def _predict_all(rows: Sequence[Mapping[str, Any]], folds: int, seed: int) -> Iterator[Metric]:
-    """Yield what each measure alone, and all six, tell of facts that the regression was not fitted to."""
+    """Yield how well each measure alone, and all six together, predict the kind of held-out facts."""
     learn = import_extra("sklearn")
     for part in ("linear_model", "metrics", "model_selection", "pipeline", "preprocessing"):
         import_extra(f"sklearn.{part}")
@@ -194,7 +195,7 @@ _NAMES = {
 
 
 def draw_figures(metrics: Sequence[EvaluationMetric]) -> list[Figure]:
-    """Return how alike both kinds of facts are carried (Figure 4), and what that tells of them (Figure 5)."""
+    """Draw the similarities of both kinds of facts (Figure 4), and how well they predict the kind (Figure 5)."""
     found = {(each.setting, each.metric): each for each in metrics if not each.group_by}
     told = {**_NAMES, ALL: ALL}
     kinds = [
@@ -247,4 +248,4 @@ PAPER = tuple(
         (COEFFICIENT, "spearman_attention", "Figure 5", 1.36),
     )
 )
-"""What §5.2 and §5.3 tell in numbers."""
+"""The paper's numbers of §5.2 and §5.3."""

@@ -1,7 +1,7 @@
-"""SLAQ's mechanistic analysis as commands know it: a build whose sources are evaluations, and the models that they are of.
+"""The `Benchmark` record of SLAQ's mechanistic analysis: a build whose sources are evaluations and their models.
 
-The file of pairs says which parts of two answers state the same fact, as people see it (Appendix A.4, where all were paired by
-hand). Nothing here needs Prefect.
+A file of pairs holds people's decisions on which parts of two answers state the same fact (in Appendix A.4 all were
+paired by hand). Nothing here needs Prefect.
 """
 
 import csv
@@ -38,17 +38,17 @@ from factmill.tasks.storage.warehouse import open_warehouse
 
 NAME = "slaq_mechanism"
 PAIRS = "/pairs"
-"""Unit of the source under which the file of pairs lies; no folder of a model is called so."""
+"""Source unit of the file of pairs; no model folder can have this name."""
 PAIR = "slaq/pair"
-"""Prompt by which a judge quotes the part of a long answer that states a fact."""
+"""Prompt with which a judge quotes the part of a long answer that states a fact."""
 PAIR_COLUMNS = ("id", "short_text", "long_text")
 _BESIDE = ("kind", "question", "gold", "short_answer", "long_answer", "unscored", "detail")
-"""Columns of the file of pairs that are written for the person who pairs, and not read."""
+"""Columns of the file of pairs that inform the person who pairs; they are not read."""
 LATEST = f"latest:{SLAQ_EVALUATION.name}"
 
 
 class MechanismParams(Params):
-    """What the mechanistic analysis can be told."""
+    """Parameters of the mechanistic analysis."""
 
     evaluation: Annotated[tuple[str, ...], Option(metavar="EVALUATION")] = (LATEST,)
     """Evaluations on SLAQ, in both settings: an id, the beginning of one, or latest:slaq_evaluation."""
@@ -81,18 +81,18 @@ class MechanismParams(Params):
 
 
 class Subject(StrictModel):
-    """A model, and the evaluation that has its answers."""
+    """A model to analyse, and the evaluation that has its answers."""
 
     model: str
-    """Name of its folder."""
+    """Name of the model's folder."""
     evaluation: str
-    """Digest of what the evaluation published."""
+    """Content digest of the evaluation."""
     asked: str
-    """What the evaluation calls the model."""
+    """The evaluation's name for the model."""
 
 
 class MechanismInputs(Inputs):
-    """What the steps of the mechanistic analysis read."""
+    """Resolved inputs of the mechanistic analysis's steps."""
 
     resolved: ClassVar = frozenset({"evaluation", "model", "pairs", "device"})
     params: MechanismParams
@@ -100,7 +100,7 @@ class MechanismInputs(Inputs):
 
 
 def lock_inputs(params: MechanismParams, run: RunOptions) -> Locked[MechanismInputs]:
-    """Return what the analysis depends on; UsageError says what was expected."""
+    """Resolve the inputs of the analysis; raise UsageError for an invalid parameter, model folder or evaluation."""
     world = load_world(run.world, run.graph)
     folders = [absolute_path(each) for each in params.model]
     records = [_find_evaluation(each, run) for each in params.evaluation]
@@ -165,7 +165,7 @@ def _find_evaluation(name: str, run: RunOptions) -> BuildRecord:
 def choose_of(
     warehouse: Path, subject: Subject, params: MechanismParams
 ) -> tuple[dict[Kind, tuple[Fact, ...]], dict[str, int]]:
-    """Return the facts of one model, and what there was to choose from (choose_facts); UnknownBuild where its evaluation is gone."""
+    """Load the facts of one model and their counts (choose_facts); UnknownBuild if its evaluation is gone."""
     found = [build for build in list_builds(warehouse) if build.content_digest == subject.evaluation]
     if not found:
         raise UnknownBuild(f"the evaluation of {subject.asked} is not in {warehouse} any more; evaluate again")
@@ -175,12 +175,12 @@ def choose_of(
 
 
 def count_facts(inputs: MechanismInputs, warehouse: Path) -> dict[str, dict[str, int]]:
-    """Return model → aligned, misaligned, wrong_in_both, unscored → facts of its evaluation, before the draw."""
+    """Count facts before the draw: model → aligned, misaligned, wrong_in_both, unscored → facts of its evaluation."""
     return {each.model: choose_of(warehouse, each, inputs.params)[1] for each in inputs.subjects}
 
 
 def read_pairs(file: Path | SourceFile) -> dict[str, tuple[str, str]]:
-    """Return id → the texts that a person paired; an empty text leaves that side as it is found. SourceError otherwise."""
+    """Load a file of pairs: id → (short text, long text), an empty text: search that side; SourceError if invalid."""
     source = file if isinstance(file, SourceFile) else name_source(file)
     found: dict[str, tuple[str, str]] = {}
     for number, row in iterate_csv(source, PAIR_COLUMNS):
@@ -191,7 +191,7 @@ def read_pairs(file: Path | SourceFile) -> dict[str, tuple[str, str]]:
 
 
 def write_pairs(path: Path, facts: Iterable[PairedFact]) -> None:
-    """Write pairs as they are found, for people to mend."""
+    """Write the pairs found as a CSV file, for people to correct."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w", encoding="utf-8", newline="") as stream:
         writer = csv.writer(stream, lineterminator="\n")
@@ -200,7 +200,7 @@ def write_pairs(path: Path, facts: Iterable[PairedFact]) -> None:
 
 
 def explain_fact(row: ComparedFact) -> Iterator[str]:
-    """Yield what a fact's row says, as lines to read."""
+    """Yield the lines that `factmill explain` prints for a fact."""
     yield f"  question    {row.question}   ({row.topic}; factmill explain slaq {row.item})"
     yield f"  gold        {row.gold}"
     for side, answer, text, right in (
@@ -221,7 +221,7 @@ def explain_fact(row: ComparedFact) -> Iterator[str]:
 
 
 def explain_tokens(rows: Sequence[TokenRow], _: object) -> Iterator[str]:
-    """Yield what carries the tokens of a fact, as lines to read."""
+    """Yield the lines that `factmill explain` prints for a fact's tokens."""
     for row in sorted(rows, key=lambda each: (each.side != "short", each.place)):
         first = ", ".join(row.components[:5]) + (", …" if len(row.components) > 5 else "")
         yield (

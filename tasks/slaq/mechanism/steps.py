@@ -1,4 +1,4 @@
-"""Steps of the mechanistic analysis: facts are drawn, their answers paired, ablated and compared (paper §5)."""
+"""Steps of the mechanistic analysis: draw facts, pair their answers, ablate the model and compare (paper §5)."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -44,13 +44,13 @@ from factmill.tasks.slaq.mechanism.local_model import LocalCausalModel, call_abl
 from factmill.tasks.slaq.mechanism.record import PAIR, PAIRS, MechanismInputs, choose_of, read_pairs
 
 _CODE = ("factmill.tasks.slaq.mechanism.ablating",)
-"""What recorded ablations depend on, beside the model."""
+"""Modules that recorded ablations depend on, apart from the model."""
 _FACTS_AT_ONCE = 10
-"""Facts of a kind that are drawn, paired and ablated before it is counted again how many are lacking."""
+"""Facts of a kind that are drawn, paired and ablated before the missing ones are counted again."""
 _MAY_PASS = ("out_of_memory", "judge_failed")
-"""Why a fact is unscored that the same command may score the next time, so none is drawn in its place."""
+"""Transient reasons: another run may score the fact, so no other fact replaces it."""
 _opened: list[LocalCausalModel] = []
-"""The model at hand: one at a time, since two may not fit into memory."""
+"""The open model: one at a time, since two may not fit into memory."""
 _opening = Lock()
 
 
@@ -58,7 +58,7 @@ _opening = Lock()
 def ablate_answered_facts(batch: Batch) -> Receipt:
     """Draw facts of one model's evaluation (§5.2), pair their answers (Appendix A.4) and ablate the model for them (§5.1).
 
-    The draw goes on until `per_kind` facts of each kind are scored or none is left. Each answer is a recorded call.
+    The draw continues until `per_kind` facts of each kind are scored or none is left. Each answer is a recorded call.
     """
     work = work_on(batch)
     inputs = work.inputs(MechanismInputs)
@@ -67,7 +67,7 @@ def ablate_answered_facts(batch: Batch) -> Receipt:
     waiting = {kind: iter(facts) for kind, facts in drawn.items()}
     found: list[AblatedFact] = []
     while True:
-        # at first one fact of each kind, which shows what the model cannot do before much is computed
+        # first one fact of each kind, to find the model's limits before computing much
         at_once = _FACTS_AT_ONCE if found else 1
         facts: list[Fact] = []
         for kind, left in waiting.items():
@@ -88,7 +88,7 @@ def ablate_answered_facts(batch: Batch) -> Receipt:
 
 
 def _require_positive(rows: Sequence[AblatedFact]) -> None:
-    """UsageError where half of a fact's tokens or more have a logit of 0 or less: so it goes on with all facts of such a model."""
+    """Raise UsageError if half or more of a fact's tokens have a logit of 0 or less, as the model's other facts would."""
     for row in rows:
         tokens = [*row.short_tokens, *row.long_tokens]
         if tokens and 2 * sum(each.base <= 0 for each in tokens) >= len(tokens):
@@ -99,7 +99,7 @@ def _require_positive(rows: Sequence[AblatedFact]) -> None:
 
 
 def _pair(work: Work, facts: Sequence[Fact]) -> list[PairedFact]:
-    """Return facts with what of the long answer states each of them."""
+    """Return facts with the part of the long answer that states each, quoted by a judge where needed."""
     params, files = work.inputs(MechanismInputs).params, work.files(PAIRS)
     chosen = read_pairs(files[0]) if files else {}
     words = frozenset(load_list("function_words"))
@@ -134,7 +134,7 @@ def _pair(work: Work, facts: Sequence[Fact]) -> list[PairedFact]:
 
 
 def _ablate(work: Work, model: str, rows: Sequence[PairedFact]) -> list[AblatedFact]:
-    """Return facts with what carries the tokens of both answers."""
+    """Return facts with the components that carry the tokens of both answers."""
     service = _open_service(work, model)
     asked = {row.id: _list_calls(work, service.identity, row) for row in rows if not row.unscored}
     records = work.call(service, ((row_id, call) for row_id, calls in asked.items() for call in calls))
@@ -147,13 +147,13 @@ def _ablate(work: Work, model: str, rows: Sequence[PairedFact]) -> list[AblatedF
 
 @task(cache_key_fn=batch_key, persist_result=True)
 def compare_answers_of_facts(batch: Batch) -> Receipt:
-    """Join the tokens of both answers by optimal transport, and say how alike they are carried (§5.1, equations 7 to 9)."""
+    """Match the tokens of both answers by optimal transport, and compute their similarity (§5.1, equations 7 to 9)."""
     work = work_on(batch)
     return work.finish((compare_fact(row) for row in work.rows(AblatedFact)), ComparedFact)
 
 
 def compare_fact(row: AblatedFact) -> ComparedFact:
-    """Return a fact with its similarities, or with the reason why it has none."""
+    """Return a fact with its similarities, or with the reason why any is missing."""
     none = dict.fromkeys(FEATURES)
     counts = {"short_tokens": len(row.short_tokens), "long_tokens": len(row.long_tokens)}
     if row.unscored:
@@ -177,7 +177,7 @@ def compare_fact(row: AblatedFact) -> ComparedFact:
 
 
 def list_tokens(rows: pa.Table) -> list[TokenRow]:
-    """Return what carries each token of facts (rows of `AblatedFact`), as rows of the published table."""
+    """Return a row of the published table for each token of facts (rows of `AblatedFact`)."""
     sides: tuple[Side, Side] = "short", "long"
     return [
         TokenRow(
@@ -199,7 +199,7 @@ def list_tokens(rows: pa.Table) -> list[TokenRow]:
 
 
 def _list_calls(work: Work, identity: str, row: PairedFact) -> list[Call]:
-    """Return what is asked of a model for the short and for the long answer of a fact, as the evaluation asked for it."""
+    """Make the ablate calls for a fact's short and long answer, with the prompts of the evaluation."""
     params = work.inputs(MechanismInputs).params
     how: dict[str, Any] = {name: getattr(params, name) for name in ("recover", "largest_set", "centre")}
     calls = []
@@ -219,7 +219,7 @@ def _list_calls(work: Work, identity: str, row: PairedFact) -> list[Call]:
 
 
 def _read_ablated(row: PairedFact, calls: Sequence[Call], records: Any) -> AblatedFact:
-    """Return a fact with what carries its tokens; where one answer could not be ablated, with the reason."""
+    """Return a fact with the effects of its tokens; if an answer could not be ablated, with the reason."""
     tokens: dict[str, list[TokenEffect]] = {"short": [], "long": []}
     heads, unscored, detail = 0, "", ""
     for side, call in zip(tokens, calls, strict=True):
@@ -252,7 +252,7 @@ def _read_ablated(row: PairedFact, calls: Sequence[Call], records: Any) -> Ablat
 
 
 def _open_service(work: Work, model: str) -> LocalCausalModel:
-    """Return a model as a service; the one before is closed."""
+    """Return the service of a model; close the previous model's."""
     files = work.files(model)
     params = work.inputs(MechanismInputs).params
     code = digest_closure(list(_CODE), read_code())[:16]

@@ -1,4 +1,4 @@
-"""Rows of SLAQ's evaluation: a short question alone, or the long one, what a model answered, and the verdicts."""
+"""Rows of SLAQ's evaluation: a short question or the long one, the model's answer, and the verdicts."""
 
 from collections.abc import Iterable, Iterator
 
@@ -11,43 +11,43 @@ SHORT, LONG = "short", "long"
 
 
 class SlaqAsked(Asked):
-    """What a model is asked about a topic: one of its short questions (short), or the long one (long)."""
+    """A question about a topic: one of its short questions (setting short), or the long one (setting long)."""
 
     topic: str
     """Title of the article that the facts are from."""
     category: str
     """Category that the article was drawn from."""
     half: Half
-    """Half of the topics by page views."""
+    """Half of the category by page views: most or least viewed."""
     position: int
     """Place of the short question in the long one, 1 to 5; 0 for the long one itself."""
     questions: list[str]
-    """The short question; of a long one all five, in order."""
+    """The short question; for the long one all five, in order."""
     golds: list[str]
     """Their gold answers."""
     fact_types: list[str]
-    """OntoNotes classes of these, `none` for what is no entity."""
+    """OntoNotes classes of the gold answers; `none` if not an entity."""
     gold: str
-    """Gold answer to what is asked."""
+    """Gold answer to the question asked."""
 
 
 class SlaqAnswer(SlaqAsked, Answer):
-    """What the model answered."""
+    """A question with the model's answer."""
 
 
 class JudgedSlaq(SlaqAnswer):
     """A row of the published table `slaq_answers`."""
 
     verdicts: list[int]
-    """1 right, 0 wrong: one of a short answer, five of a long one; empty where there are none."""
+    """1 right, 0 wrong: one for a short answer, five for a long one; empty if unjudged."""
     judge: str
-    """What judged; `exact` is a program, and no model."""
+    """The judge; `exact` is a program, not a model."""
     judge_call: str
-    """Key of the judge's recorded call; empty where it was not asked."""
+    """Key of the judge's recorded call; empty if it was not asked."""
 
 
 def ask_topic(row: SlaqRow, setting: str) -> Iterator[SlaqAsked]:
-    """Yield what a setting asks about a topic."""
+    """Yield a topic's questions in a setting: five short ones, or the long one."""
     pairs = [(getattr(row, f"ShortQ{number}"), getattr(row, f"ShortA{number}")) for number in range(1, PAIRS + 1)]
     parts = (
         [(LONG, 0, row.LongQ, row.LongA, pairs, row.fact_types)]
@@ -76,12 +76,12 @@ def ask_topic(row: SlaqRow, setting: str) -> Iterator[SlaqAsked]:
 
 
 def count_golds(rows: Iterable[SlaqRow]) -> CommonestAnswers[str]:
-    """Return the commonest gold answers of each fact type."""
+    """Count the gold answers of each fact type, to guess the commonest."""
     return CommonestAnswers(
         (kind, getattr(row, f"ShortA{number}")) for row in rows for number, kind in enumerate(row.fact_types, 1)
     )
 
 
 def guess(asked: SlaqAsked, golds: CommonestAnswers[str]) -> str:
-    """Return the commonest gold answer of other facts of each one's type, a line each; empty where there is no other."""
+    """Return, a line for each fact asked, the commonest gold answer of other facts of its type, or an empty line."""
     return "\n".join(map(golds.guess, asked.fact_types, asked.golds))

@@ -1,15 +1,15 @@
-"""The judge `exact`: a program, no model, that looks whether an answer says the gold answer, in its words and values.
+"""The judge `exact`: a program, not a model, that looks for the gold answer's words and values in an answer.
 
-It errs on both sides. Numbers, dates and amounts count by value, names with an initial more or less, lists in any order
-(text/values/answers.py). It misses what the paper's conditions (Table A.4) have right: the same in other words, a vague
-answer that is right, and what is known besides. A sentence does not say what it denies ("not Paris", "Paris would be
-wrong", "I do not think it is Paris") or leaves open ("Paris or Lyon"), nor a rough number where the gold answer is exact;
-and none says anything that asks, heaps up words or is the question's. It takes for right what is wrong in two ways: the
-gold answer with something untrue added, and one that the sentence reports of others or of another time ("some say Paris").
+It errs on both sides. It compares numbers, dates and amounts by value, names with an initial more or less, lists in any
+order (text/values/answers.py). It misses answers that the paper's conditions (Table A.4) accept: paraphrases, vague but
+right answers, and answers by general knowledge. A sentence does not count if it denies the gold answer ("not Paris",
+"Paris would be wrong", "I do not think it is Paris"), leaves it open ("Paris or Lyon") or gives a rough number for an
+exact one. Questions, heaps of words and repetitions of the question never count. It wrongly accepts a gold answer with
+something untrue added, and one that a sentence reports of others or of another time ("some say Paris").
 
-In a long answer a number may belong to another fact. So a number alone counts where its sentence has a word of its
-question; or stands in the list item with the number of its fact; or ends with it, has no word of any question, and the
-sentence before has more words of this question than of any other ("How long is it? 2,850.").
+In a long answer a number may belong to another fact. So a sentence whose only value is a number counts in three cases:
+it has a word of the fact's question; it is the list item of that fact; or it ends with the number, has no word of any
+question, and the sentence before it shares most words with this question ("How long is it? 2,850.").
 """
 
 import re
@@ -27,7 +27,7 @@ from factmill.tasks.text.values.words import Value, is_kin, is_number
 
 _DENIAL = re.compile(r"not|no|never|nor|neither|without|nobody|none|nothing|instead|unlike|\w+n['’]t|cannot")
 _NEGATED = re.compile(r"\b(?:not|never|neither|\w+n['’]t|cannot)\b(?! (?:only|just|merely))")
-"""Behind the answer and its verb: it denies the answer."""
+"""Denies the answer when it follows the answer and its verb."""
 _VERB = re.compile(
     r"is|was|are|were|be|will|would|could|can|cannot|may|might|must|should|has|had|have|do|does|did|\w+n['’]t"
 )
@@ -36,16 +36,16 @@ _WRONG = re.compile(
 )
 _RIGHT = re.compile(r"true|right|correct|accurate|think|believe|say|sure|certain|knows?|known|case|likely|possible")
 _FAR = 3
-"""Words between a denial and the word that it denies, and one more."""
+"""Reach of a denial: the most words between it and the denied word, plus one."""
 _CLAUSE_END = re.compile(r".*[,;:)][\"'”’*]*|[–—-]+")
 _JOINS = frozenset({"and", "but", "because", "although", "though", "while", "whereas", "so"})
 _OPEN = re.compile(r"or|either|than")
 _BEFORE = 2
-"""Words before the answer, articles and small words aside, among which a denial is of it."""
+"""Words before the answer, not counting small words, in which a denial concerns the answer."""
 _REPEATED = 5
-"""Words at least that are the question's own when they stand in it so."""
+"""Least words of a sentence that counts as a repetition when the question contains it."""
 _LONGEST = 200
-"""Words of a sentence; a longer one is a heap, in which any gold answer may lie."""
+"""Most words of a sentence; a longer one is a heap of words that may contain any gold answer."""
 _ITEM = re.compile(r"\W*([0-9]{1,2})[.):]\s+(?=\S)")
 """The number of a list item."""
 _MARKS = '.,;:!?()[]"“”*_'
@@ -53,9 +53,9 @@ _SMALL = frozenset({"a", "an", "the", "in", "on", "at", "of"})
 
 
 def compare_answer(row: SlaqAnswer, lists: CheckLists) -> Verdicts:
-    """Return 1 for each fact, a short question and its gold answer, that an answer says, else 0.
+    """Return 1 for each fact (short question and gold answer) that an answer states, else 0.
 
-    `lists`: for their function words.
+    `lists`: only the function words are used.
     """
     read = _read(row.answer_read, row.question)
     asked = [frozenset(list_content(question, lists)) for question in row.questions]
@@ -73,14 +73,14 @@ def compare_answer(row: SlaqAnswer, lists: CheckLists) -> Verdicts:
 @dataclass(frozen=True, slots=True)
 class _Read:
     sentences: Mapping[str, str]
-    """Those that say something, each once → the sentence before it, of any kind."""
+    """Sentences that state something, each once → the sentence before it, of any kind."""
     folded: str
     known: KnownText
-    """All of them, for a first look."""
+    """All of them together, for a quick first check."""
 
 
 def _read(answer: str, question: str) -> _Read:
-    """Return the sentences of an answer that say something: none that asks, none that is the question's, no heap of words."""
+    """Return the sentences of an answer without questions, repetitions of the question and heaps of words."""
     asked, before = f" {normalise(question)} ", ""
     sentences: dict[str, str] = {}
     for sentence in (each for line in answer.splitlines() for each in split_sentences(line)):
@@ -94,7 +94,7 @@ def _read(answer: str, question: str) -> _Read:
 
 
 def _find_saying(read: _Read, question: str, gold: str) -> Iterator[str]:
-    """Yield the sentences that say the gold answer."""
+    """Yield the sentences that state the gold answer."""
     if _holds(read.folded, read.known, gold):
         for sentence in read.sentences:
             if (
@@ -114,9 +114,9 @@ def _is_told_apart(
     own: Sequence[Collection[Value]],
     lists: CheckLists,
 ) -> bool:
-    """True where a sentence says more than a number, or it shows that its number belongs to the question at a place.
+    """True if a sentence or the gold answer is more than one number, or the number belongs to question `at`.
 
-    `item`: number of that question in the long one; `own`: words that each question has and not all have.
+    `item`: number of that question in the long one; `own`: each question's words that not all questions have.
     """
     if not any(len(values) == 1 and is_number(values[0]) for values in (list_values(gold), list_values(sentence))):
         return True
@@ -131,7 +131,7 @@ def _is_told_apart(
 
 
 def _count_words(text: str, own: Sequence[Collection[Value]], lists: CheckLists) -> list[int]:
-    """Return how many words of a text each question has among its own."""
+    """Count, for each question, the words of a text that are among its own."""
     content = list_content(text, lists)
     return [sum(any(is_kin(each, word) for word in words) for each in content) for words in own]
 
@@ -142,14 +142,14 @@ def _has(text: str, gold: str) -> bool:
 
 def _holds(folded: str, known: KnownText, gold: str) -> bool:
     found = find_answer(gold, known).found
-    # yes, none and the like are no values
+    # yes, none and the like have no value to compare
     return has_words(folded, fold_text(gold).strip(" .!?")) if found is None else found
 
 
 def _is_doubted(sentence: str, question: str, gold: str) -> bool:
-    """True where the answer that a sentence holds is denied, called wrong, or one of several: judged by its clauses.
+    """True if a sentence's clauses deny its gold answer, call it wrong, or leave it one of several.
 
-    Where the question denies ("What does it not contain?"), so may its answer.
+    If the question denies ("What does it not contain?"), the answer may deny too.
     """
     words = sentence.split()
     signs = (_DENIAL, _OPEN, _WRONG)
@@ -159,18 +159,18 @@ def _is_doubted(sentence: str, question: str, gold: str) -> bool:
     start = end - _find_first(end, lambda at: _has(" ".join(words[end - at : end]), gold))
     asked, own = frozenset(_list_words(question)), frozenset(_list_words(gold))
     while end < len(words) and words[end].strip(_MARKS).lower() in own - _JOINS:
-        # a number is found before the word for what it counts
+        # find_answer stops at a number, before the noun that it counts
         end += 1
     before = _split_clauses([*words[:start], gold])[-1][:-1]
     first, *others = _split_clauses(words[end - 1 :])
     behind, following = first[1:], others[0] if others else []
     near = [word for word in before if word not in _SMALL.union(own)][-_BEFORE:]
     if not (behind and _VERB.fullmatch(behind[0])):
-        # it does something: "Brooks calls the man-month a myth"
+        # another verb, so the words are not about the answer: "Brooks calls the man-month a myth"
         behind = []
     is_negated = bool(_NEGATED.search(" ".join(behind)))
     is_denied = any(map(_DENIAL.fullmatch, near)) or is_negated
-    # a clause behind it speaks of it: "which is wrong", "but that is wrong", "wrong"
+    # the following clause may be about the answer: "which is wrong", "but that is wrong", "wrong"
     is_about = len(following) == 1 or following[:1] in (["which"], ["that"], ["this"])
     is_about = is_about or following[:2] in (["but", "that"], ["but", "it"])
     is_wrong = any(_calls_wrong(each, asked) for each in (before, behind, following if is_about else []))
@@ -179,7 +179,7 @@ def _is_doubted(sentence: str, question: str, gold: str) -> bool:
 
 
 def _split_clauses(words: Sequence[str]) -> list[list[str]]:
-    """Return the words of clauses, as commas, colons, brackets, dashes and joining words part them."""
+    """Split words into clauses at commas, colons, brackets, dashes and conjunctions."""
     clauses: list[list[str]] = [[]]
     for word in words:
         plain = word.strip(_MARKS).lower()
@@ -192,7 +192,7 @@ def _split_clauses(words: Sequence[str]) -> list[list[str]]:
 
 
 def _calls_wrong(clause: Sequence[str], asked: Collection[str]) -> bool:
-    """True where a clause says that something is wrong, or that it is not right, sure or known."""
+    """True if a clause calls something wrong, or not right, sure or known."""
     return any(
         word not in asked
         and (_RIGHT if any(map(_DENIAL.fullmatch, clause[max(0, at - _FAR) : at])) else _WRONG).fullmatch(word)
@@ -205,5 +205,5 @@ def _list_words(text: str) -> list[str]:
 
 
 def _find_first(most: int, holds: Callable[[int], bool]) -> int:
-    """Return the least number for which something holds that holds for all greater ones, and for `most`."""
+    """Return the least number up to `most` for which `holds` is true; `holds` is monotone and true for `most`."""
     return bisect_left(range(most), True, key=holds)

@@ -1,11 +1,11 @@
-"""How a judge's verdicts are read, and what SLAQ measures on them (paper §3.1, equations 1 to 4; Table A.4).
+"""Read a judge's verdicts, and compute SLAQ's measures from them (paper §3.1, equations 1 to 4; Table A.4).
 
-A verdict is 1, right, or 0, wrong. A judge may think aloud before it; its last verdict counts, and one that is neither, or
-a list of other than five, makes the reply Unreadable: nothing is scored by guessing.
+A verdict is 1 (right) or 0 (wrong). A judge may think aloud first; its last verdict counts. Another value, or a list of
+other than five, makes the reply Unreadable: no score is guessed.
 
-Rows are topics, columns the five facts in the order in which the long question asks for them: 1.0 right, 0.0 wrong, NaN
-where there is no verdict. What rests on a cell without a verdict is NaN itself: a pair of which one half is unknown may be
-aligned or not, and a run that reaches back to an unknown answer may be longer.
+Matrices have topics as rows and as columns the five facts, in the order of the long question: 1.0 right, 0.0 wrong, NaN
+without a verdict. A value that depends on a NaN cell is NaN: a pair with an unknown half may be aligned or not, and a
+run that reaches back to an unknown answer may be longer.
 """
 
 import re
@@ -22,7 +22,7 @@ from factmill.tasks.slaq.core.evaluation.answers import SHORT, SlaqAnswer
 from factmill.tasks.text.undressing import fold_wide
 
 Verdicts = tuple[int, ...]
-"""One of a short answer, five of a long one."""
+"""One for a short answer, five for a long one."""
 _ONE, _FIVE = "Verdict: 1", "Verdicts: 1, 0, 1, 1, 0"
 VERDICT_LINE = Form(
     kind="lines", head="(?:(?:final|overall|my|the) )*verdicts?", point="[:=]", quotes=True, last_counts=True
@@ -33,13 +33,13 @@ _MEANING = re.compile(
     r"(?P<verdict>[01])\s*\((?:(?P<right>correct|right|true|yes)|incorrect|wrong|false|no|not (?:correct|right|true))\)[\s.]*",
     re.IGNORECASE,
 )
-"""One verdict with what it means."""
+"""One verdict with its meaning: 1 (correct)."""
 _BARE = re.compile(r"[\s,01\[\]]+")
 _VERDICTS = re.compile(r"\[?\s*[01](?:\s*,\s*[01])*\s*\]?[\s.]*")
 
 
 def read_verdicts(text: str, expected: int) -> Verdicts | Unreadable:
-    """Return the verdicts of a judge's reply, so many as expected, in the order of the facts."""
+    """Read the verdicts of a judge's reply in the order of the facts; Unreadable unless there are `expected`."""
     form = _ONE if expected == 1 else _FIVE
     plain = fold_wide(unicodedata.normalize("NFKC", text))
     found = _LINE.findall(plain) or ([plain] if _BARE.fullmatch(plain) else [])
@@ -60,11 +60,11 @@ MEANINGS = {
     "1": "right: it says what the gold answer says, in whatever words, or what is as right an answer to the question",
     "0": "wrong: it says something else, leaves it out, or leaves open which of several is meant",
 }
-"""What a verdict says, as people who give one are told."""
+"""Verdict → its meaning, as shown to people who label answers."""
 
 
 def list_parts(row: Mapping[str, Any]) -> Iterator[Part]:
-    """Yield the verdicts of a row of `slaq_answers`, a fact each; none where no judge was asked, or failed."""
+    """Yield the verdicts of a row of `slaq_answers`, one for each fact; none if no judge was asked, or it failed."""
     if row["unscored"] not in ("", "judge_unreadable"):
         return
     verdicts = row["verdicts"] or [""] * len(row["golds"])
@@ -74,7 +74,7 @@ def list_parts(row: Mapping[str, Any]) -> Iterator[Part]:
 
 
 def pose_answer(row_id: str, question: str, gold: str, answer: str) -> SlaqAnswer:
-    """Return an answer to a short question of somebody's own, as a judge takes it."""
+    """Return a user's own short question and answer as a row that a judge can take."""
     ids = dict.fromkeys(("id", "question_id", "item", "cluster"), row_id)
     blank = dict.fromkeys(("topic", "category", "finish", "unscored", "detail", "model", "call"), "")
     texts = {"question": question, "gold": gold, "answer": answer, "answer_read": answer}
@@ -97,10 +97,10 @@ def sign_alignment(short: Matrix, long: Matrix) -> Matrix:
 
 
 def count_run(verdicts: Matrix, of: float) -> Matrix:
-    """Return how many answers in a row, just before each one, have the verdict `of` (momentum, Figures 3b and 3c).
+    """Count the consecutive answers just before each one that have the verdict `of` (momentum, Figures 3b and 3c).
 
-    The run is counted whole: 2 means two and no third before them. That is the paper's way: with "at least" both of its
-    curves would begin at one figure, and they begin at 30 and 45 %. The first answer has none before it: NaN.
+    Runs are exact: 2 means two and no third before them. The paper counts so: with "at least" both of its curves would
+    begin at one figure, but they begin at 30 and 45 %. The first answer has none before it: NaN.
     """
     runs = np.full(verdicts.shape, np.nan)
     run = np.zeros(len(verdicts))

@@ -1,10 +1,11 @@
-"""How alike two tokens and two answers are carried (paper §5.1, equations 7 to 9), and whether that tells aligned facts from misaligned ones (§5.3).
+"""Similarity of the components that carry two tokens or answers (paper §5.1, equations 7 to 9), and whether it
+separates aligned from misaligned facts (§5.3).
 
-The transport is that of least cost between tokens of equal weight, cost being 1 − similarity (earth mover's distance, by
-POT); the Hungarian assignment is its check: where both answers have as many tokens the two give the same.
+The optimal transport joins tokens of equal weight at least cost, cost being 1 − similarity (earth mover's distance, by
+POT). The Hungarian assignment checks it: for answers of equally many tokens both give the same.
 
-What is told of facts is a logistic regression, cross-validated. Facts of a topic stand in one long answer, so they are no
-independent draws. Folds and permutations therefore keep the facts of a topic together; with a topic of its own for each fact
+A cross-validated logistic regression predicts a fact's kind. The facts of a topic share one long answer, so they are
+not independent. Folds and permutations therefore keep a topic's facts together; with a separate topic for each fact
 they are the paper's.
 """
 
@@ -23,7 +24,7 @@ _DIGITS = 6
 
 
 def overlap(first: Collection[int], second: Collection[int]) -> tuple[float, float]:
-    """Return how many are in both sets, of the smaller set and of those in either; NaN where one is empty."""
+    """Return the intersection's share of the smaller set, and of the union; NaN if a set is empty."""
     one, other = set(first), set(second)
     if not one or not other:
         return math.nan, math.nan
@@ -31,7 +32,7 @@ def overlap(first: Collection[int], second: Collection[int]) -> tuple[float, flo
 
 
 def pearson(first: Sequence[float] | Floats, second: Sequence[float] | Floats) -> float:
-    """Return Pearson's correlation; NaN where a side does not vary."""
+    """Return Pearson's correlation; NaN if a side does not vary."""
     x, y = (np.asarray(each, np.float64) - np.mean(each) for each in (first, second))
     spread = math.sqrt(float(x @ x)) * math.sqrt(float(y @ y))
     is_flat = np.ptp(np.asarray(first)) == 0 or np.ptp(np.asarray(second)) == 0
@@ -39,7 +40,7 @@ def pearson(first: Sequence[float] | Floats, second: Sequence[float] | Floats) -
 
 
 def rank(values: Sequence[float] | Floats) -> Floats:
-    """Return the rank of each value, from 1; equals have the mean of theirs."""
+    """Return the rank of each value, from 1; equal values get their mean rank."""
     _, place, often = np.unique(np.asarray(values, np.float64), return_inverse=True, return_counts=True)
     last = np.cumsum(often)
     ranks: Floats = (last - (often - 1) / 2)[place]
@@ -47,7 +48,7 @@ def rank(values: Sequence[float] | Floats) -> Floats:
 
 
 def compare_tokens(first: TokenEffect, second: TokenEffect, heads: int) -> list[float]:
-    """Return the six measures of two tokens, NaN where one has none; `heads`: of a layer."""
+    """Return the six similarity measures of two tokens, NaN if undefined; `heads`: attention heads a layer."""
     matrices = [np.array(each.importances).reshape(-1, heads + 1) for each in (first, second)]
     found = [*overlap(first.chosen, second.chosen)]
     for x, y in ([each[:, :heads].ravel() for each in matrices], [each[:, heads] for each in matrices]):
@@ -57,9 +58,9 @@ def compare_tokens(first: TokenEffect, second: TokenEffect, heads: int) -> list[
 
 
 def transport(similarities: Floats, emd: Callable[..., Any]) -> float:
-    """Return the mean similarity of tokens (shape: short × long) under the transport that makes it greatest.
+    """Return the mean similarity of tokens (shape: short × long) under the transport that maximises it.
 
-    `emd`: POT's, since the core imports no library of an extra.
+    `emd`: POT's function, passed in since the core imports no library of an extra.
     """
     rows, columns = similarities.shape
     plan = emd(np.full(rows, 1 / rows), np.full(columns, 1 / columns), 1.0 - similarities)
@@ -67,7 +68,7 @@ def transport(similarities: Floats, emd: Callable[..., Any]) -> float:
 
 
 def assign(similarities: Floats, solve: Callable[..., Any]) -> float:
-    """Return the mean similarity of tokens under the best assignment one to one; `solve`: scipy's linear_sum_assignment."""
+    """Return tokens' mean similarity under the best one-to-one assignment; `solve`: scipy's linear_sum_assignment."""
     rows, columns = solve(similarities, maximize=True)
     return float(np.mean(similarities[rows, columns]))
 
@@ -75,7 +76,7 @@ def assign(similarities: Floats, solve: Callable[..., Any]) -> float:
 def compare_answers(
     short: Sequence[TokenEffect], long: Sequence[TokenEffect], heads: int, join: Callable[[Floats], float]
 ) -> Similarities:
-    """Return the six measures of two answers, each by its own joining of tokens; None where a pair of tokens has none."""
+    """Return the six measures of two answers, each joined by itself; None if any pair of tokens lacks one."""
     pairs = np.array([[compare_tokens(mine, theirs, heads) for theirs in long] for mine in short])
     joined = {}
     for at, name in enumerate(FEATURES):
@@ -85,30 +86,31 @@ def compare_answers(
 
 
 def name_component(place: int, heads: int) -> str:
-    """Return what a component is called: L3.H5 for an attention head, L3.MLP for a layer's MLP, both from 0."""
+    """Format a component's name: L3.H5 for an attention head, L3.MLP for a layer's MLP, both from 0."""
     layer, at = divmod(place, heads + 1)
     return f"L{layer}.MLP" if at == heads else f"L{layer}.H{at}"
 
 
 @dataclass(frozen=True, slots=True)
 class Predicted:
-    """What a regression tells of facts that it was not fitted to."""
+    """Predictions of a cross-validated regression for held-out facts."""
 
     aucs: tuple[float, ...]
-    """ROC-AUC of each fold that holds both kinds."""
+    """ROC-AUC of each fold that has both kinds."""
     is_right: tuple[bool, ...]
-    """Of each fact, in the order given: its kind was told by the regression fitted to the other folds."""
+    """For each fact, in the order given: the regression fitted to the other folds predicts its kind."""
     coefficients: tuple[float, ...]
-    """Of each feature, in units of its spread, fitted to all facts; above 0: the more alike, the likelier aligned."""
+    """For each feature, in units of its spread, fitted to all facts; above 0: the more alike, the likelier aligned."""
 
 
 def predict(
     features: Floats, labels: Sequence[int], topics: Sequence[str], folds: int, seed: int, learn: Any
 ) -> Predicted | None:
-    """Return what features (shape: facts × features) predict of labels, 1 aligned; None where a kind is in fewer topics than folds.
+    """Predict labels (1 aligned) from features (shape: facts × features) by cross-validation; None if a kind has fewer
+    topics than folds.
 
-    Features are scaled by what the regression is fitted to, and folds have about their share of each kind, a topic's facts
-    being in one fold. `learn`: scikit-learn, with its parts imported, since the core imports no library of an extra.
+    Features are scaled by the training folds. Folds are stratified by kind and keep a topic's facts together. `learn`:
+    scikit-learn with its submodules imported, passed in since the core imports no library of an extra.
     """
     wanted = np.asarray(labels, np.int64)
     if min(len({topic for topic, each in zip(topics, labels, strict=True) if each == kind}) for kind in (0, 1)) < folds:
@@ -137,11 +139,11 @@ def predict(
 def shuffle_kinds(
     values: Floats, is_aligned: npt.NDArray[np.bool_], topics: Sequence[str], seed: int, draws: int = 10_000
 ) -> float | None:
-    """Return p of a two-sided permutation test: were both kinds alike, the kinds of a topic's facts could as well be those of
-    another topic with as many facts.
+    """Return p of a two-sided permutation test that exchanges the kinds of topics with equally many facts: under the
+    null hypothesis both kinds are alike.
 
-    None where a kind is empty. The way found counts as one of the draws, so p is at least 1/10,001; it is 1 where all topics
-    have different numbers of facts, since nothing can then be exchanged.
+    None if a kind is empty. The observed arrangement counts as one of the draws, so p is at least 1/10,001; p is 1 if
+    all topics have different numbers of facts, since none can be exchanged.
     """
     if not 0 < int(is_aligned.sum()) < len(values):
         return None
@@ -152,7 +154,7 @@ def shuffle_kinds(
     found, reached = 0.0, np.zeros(draws)
     for size in np.unique(sizes):
         alike = np.array([block for block in blocks if len(block) == size])
-        # row: values of a topic, column: kinds that it is given
+        # row: values of a topic, column: kinds that it is assigned
         sums = values[alike] @ is_aligned[alike].T
         sums = sums - sums.mean()
         found += float(np.trace(sums))

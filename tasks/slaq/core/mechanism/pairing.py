@@ -1,13 +1,12 @@
-"""What of the long answer states the fact of a short one (Appendix A.4: the authors paired by hand).
+"""Find the part of a long answer that states a short answer's fact (Appendix A.4: the authors paired by hand).
 
-A text that a person chose comes first, from a file of pairs. Where the long answer numbers its parts, the part with the
-fact's number is taken whole. Else a judge quotes the part, where one is named, and without a judge the part is taken that
-aligns best. Each of these but the last treats right and wrong answers alike. Alignment does not: a misaligned fact has one
-wrong answer, which shares few words with the right one.
+A text that a person chose, from a file of pairs, comes first. If the long answer numbers its parts, the whole part with
+the fact's number is next. Else a judge quotes the part if one is named; without a judge the best aligned part is used.
+All but the last treat right and wrong answers alike. Alignment does not: a misaligned fact has one wrong answer, which
+shares few words with the right one.
 
-The words of both answers are aligned locally, as in a search for like stretches of text: equal words count for it, content
-words and numbers more than function words; words that only one of them has count against it. So the part begins and ends
-with a word of the short answer, and may differ from it within.
+Alignment is local: equal words add to the score, content words and numbers more than function words; words of only one
+answer subtract. So the part begins and ends with a word of the short answer, and may differ from it in between.
 """
 
 import re
@@ -21,22 +20,22 @@ from factmill.tasks.slaq.core.replies import PAIRS
 
 _WORD = re.compile(r"\w+(?:[.,'’]\w+)*")
 _CONTENT, _FUNCTION, _OTHER, _SKIPPED = 4.0, 1.0, -1.0, -0.6
-"""What an equal content word and function word, two different words side by side and a word without another count."""
+"""Alignment scores: an equal content word, an equal function word, a mismatch, a gap."""
 _MARKERS = (
     re.compile(r"^[ \t>]*[*_#]*[ \t]*\(?([0-9]{1,2})(?:[.):]|\\\.)[*_]*[ \t]+[*_]*", re.MULTILINE),
     re.compile(r"(?:(?<=\s)|^)(?:\(([0-9]{1,2})\)|([0-9]{1,2})\))[ \t]+"),
 )
-"""What numbers a part: at the beginning of a line (`1.`, `**2)**`, `(3)`, `4:`), or within a paragraph in brackets (`(1)`, `1)`)."""
+"""Numbers of parts: at the start of a line (`1.`, `**2)**`, `(3)`, `4:`), or bracketed in a paragraph (`(1)`, `1)`)."""
 PART_LINE = Form(kind="lines", head="part", reach="block", quotes=True, cites=True)
 """`Part: the words of the answer`, or `Part: none`."""
 
 
 Words = list[tuple[str, int, int]]
-"""The words and numbers of a text, without case and accents, and where each begins and ends."""
+"""The words and numbers of a text, without case and accents, each with its start and end."""
 
 
 def split_words(text: str) -> Words:
-    """Return the words and numbers of a text."""
+    """Split a text into words and numbers, with their spans."""
     plain = lambda word: "".join(  # noqa: E731
         each for each in unicodedata.normalize("NFKD", word.casefold()) if not unicodedata.combining(each)
     )
@@ -44,11 +43,11 @@ def split_words(text: str) -> Words:
 
 
 def align_answer(short: str, long: str, function_words: Collection[str]) -> tuple[int, int, float] | None:
-    """Return where the part of the long text begins and ends that aligns best with the short one, and the share of the short
-    one's content words that it has; None where they share none.
+    """Return start and end of the part of the long text that aligns best with the short text, and the share of the
+    short text's content words in it; None if they share none.
 
-    Of parts that align equally well the first is taken. A short text of function words alone is sought by these.
-    Smith and Waterman's local alignment.
+    Of equally good parts the first wins. If the short text has only function words, these count as content.
+    The algorithm is Smith and Waterman's local alignment.
     """
     sought, words = [word for word, *_ in split_words(short)], split_words(long)
     content = set(sought) - set(function_words) or set(sought)
@@ -74,9 +73,9 @@ def align_answer(short: str, long: str, function_words: Collection[str]) -> tupl
 
 
 def split_numbered(answer: str) -> list[tuple[int, int]]:
-    """Return where the parts of an answer begin and end that numbers them from 1 to 5; nothing where it does not.
+    """Return start and end of the parts of an answer that numbers them from 1 to 5; empty for any other answer.
 
-    What follows the last part in a paragraph of its own belongs to it only where other parts have several paragraphs too.
+    A paragraph after the last part belongs to that part only if other parts have several paragraphs too.
     """
     for marker in _MARKERS:
         found = list(marker.finditer(answer))
@@ -91,9 +90,9 @@ def split_numbered(answer: str) -> list[tuple[int, int]]:
 
 
 def read_part(text: str, answer: str) -> tuple[int, int] | Unreadable | None:
-    """Return where the part that a judge quotes stands in an answer; None where it says that there is none.
+    """Return the span in an answer of the part that a judge quotes; None if the judge finds none.
 
-    Any white space is as good as another.
+    All white space matches alike.
     """
     lines = re.findall(r"^part:(.*)$", text, re.IGNORECASE | re.MULTILINE)
     if len(lines) != 1:
@@ -108,10 +107,10 @@ def read_part(text: str, answer: str) -> tuple[int, int] | Unreadable | None:
 def pair_fact(
     fact: Fact, function_words: Collection[str], least_matched: float, chosen: Mapping[str, tuple[str, str]]
 ) -> PairedFact:
-    """Return a fact with what of both answers states it, as far as no judge is asked.
+    """Return a fact with the parts of both answers that state it, found without a judge.
 
-    `chosen`: id → the texts of both answers that a person paired; an empty one stands for the whole short answer, or for
-    what is found. `least_matched`: share of the short text's content words that the part that aligns best must have.
+    `chosen`: id → the texts of both answers that a person paired; an empty text means the whole short answer, or the
+    part found here. `least_matched`: least share of the short text's content words in the best aligned part.
     """
     start = len(fact.short_answer) - len(fact.short_answer.lstrip())
     told = {"short_text": fact.short_answer.strip(), "short_start": start}
@@ -152,7 +151,7 @@ def pair_fact(
 
 
 def pair_by_judge(row: PairedFact, part: tuple[int, int] | None) -> PairedFact:
-    """Return a fact that was paired by alignment, or not at all, with the part of the long answer that a judge quotes."""
+    """Replace a fact's alignment, or missing pair, by the span that a judge quotes (None: there is none)."""
     if part is None:
         detail = "the judge finds no part of the long answer that answers the question"
         told = {"long_text": "", "long_start": 0, "paired_by": "", "unscored": "not_in_long_answer", "detail": detail}

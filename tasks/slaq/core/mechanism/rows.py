@@ -1,6 +1,7 @@
-"""Rows of SLAQ's mechanistic analysis: a fact that was answered short and long, and what carries its tokens in a model (paper §5).
+"""Rows of SLAQ's mechanistic analysis: a fact answered short and long, and the model components that carry its tokens
+(paper §5).
 
-Facts are drawn from those that a model answered right in both ways, and those that it got right in one (§5.2).
+Facts are drawn from those that a model got right in both answers, and those that it got right in one (§5.2).
 """
 
 from collections import Counter
@@ -12,7 +13,7 @@ from factmill.tasks.core.rows import Row, StrictModel
 from factmill.tasks.slaq.core.evaluation.answers import LONG, SHORT
 
 Kind = Literal["aligned", "misaligned"]
-"""Aligned: right in both answers; misaligned: right in one of them. What is wrong in both is not looked at (§5)."""
+"""Aligned: right in both answers; misaligned: right in one. Facts wrong in both are not analysed (§5)."""
 Side = Literal["short", "long"]
 Unscored = Literal[
     "",
@@ -28,10 +29,11 @@ Unscored = Literal[
     "set_not_reached",
     "constant",
 ]
-"""Why there is no similarity: an answer is empty; the long answer says nothing that the short one does; a text of the file of
-pairs is not in the answer; the judge that pairs failed, or its reply cannot be read; prompt and answer are longer than the model reads; a token's logit is not above 0, so no share of
-it can be lost; logits are no numbers; one row alone does not fit into memory; no set of components of the size allowed recovers
-a token's logit; importances that do not vary have no correlation. Empty: scored."""
+"""Why there is no similarity, in this order: an answer is empty; the long answer does not state the short one; a text
+of the file of pairs is not in the answer; the judge that pairs failed; its reply cannot be read; prompt and answer
+exceed the model's context; a token's logit is not above 0, so no share of it can be lost; logits are NaN or infinite; a
+single row does not fit into memory; no set of components of the allowed size recovers a token's logit; importances do
+not vary, so they have no correlation. Empty: scored."""
 
 
 class Fact(Row):
@@ -40,9 +42,9 @@ class Fact(Row):
     model: str
     """Name of the model's folder."""
     asked_as: str
-    """What the evaluation calls the model that gave the answers."""
+    """The evaluation's name for the model that gave the answers."""
     item: str
-    """Row of the measured build: the topic."""
+    """Row id of the topic in the measured build."""
     number: int
     """Place of the fact in the long question, 1 to 5."""
     topic: str
@@ -50,7 +52,7 @@ class Fact(Row):
     category: str
     """Category that the article was drawn from."""
     fact_type: str
-    """OntoNotes class of the gold answer; `none` for what is no entity."""
+    """OntoNotes class of the gold answer; `none` if it is not an entity."""
     question: str
     """The short question."""
     long_question: str
@@ -58,60 +60,60 @@ class Fact(Row):
     gold: str
     """The gold answer."""
     short_answer: str
-    """As the model gave it, read as it was judged."""
+    """The model's answer to the short question, in the form that was judged."""
     long_answer: str
-    """Likewise, to the long question."""
+    """The model's answer to the long question, likewise."""
     right_short: int
-    """1 where the short answer is right, else 0."""
+    """1 if the short answer is right, else 0."""
     right_long: int
-    """1 where the long answer has the fact right, else 0."""
+    """1 if the long answer has the fact right, else 0."""
     kind: Kind
     """aligned: right in both answers; misaligned: right in one."""
 
 
 class PairedFact(Fact):
-    """A fact with what of both answers states it."""
+    """A fact with the parts of both answers that state it."""
 
     short_text: str
     """The part of the short answer whose tokens count: all of it, unless the file of pairs says otherwise. With `--tokens gold`
-    the gold answer stands in its place."""
+    the gold answer replaces it."""
     long_text: str
     """The part of the long answer that corresponds to it."""
     short_start: int
-    """Where it begins in the short answer, in characters."""
+    """Start of the part in the short answer, in characters."""
     long_start: int
-    """Where the part begins in the long answer, in characters."""
+    """Start of the part in the long answer, in characters."""
     matched: float | None
-    """Share of the short answer's content words that the long answer's part has; null unless paired by alignment."""
+    """Share of the short answer's content words in the long answer's part; null unless paired by alignment."""
     paired_by: Literal["file", "position", "judge", "alignment", ""]
-    """What found the part of the long answer; empty where nothing did."""
+    """How the part of the long answer was found; empty if it was not."""
     unscored: Unscored
-    """Why the fact has no similarities, or lacks one; empty where it has all."""
+    """Why the fact lacks one or all similarities; empty if it has all."""
     detail: str
-    """One sentence about that."""
+    """One sentence that explains `unscored`."""
 
 
 class TokenEffect(StrictModel):
-    """What carries one token of an answer."""
+    """The components that carry one token of an answer."""
 
     token: str
-    """Its text."""
+    """Text of the token."""
     base: float
-    """Its logit, with nothing ablated."""
+    """Logit of the token with nothing ablated."""
     importances: list[float]
-    """(base − ablated) ÷ base of each component, layer by layer: its heads, then its MLP. To six digits; none where a token of
-    the answer has a logit of 0 or less, since nothing is ablated for it."""
+    """(base − ablated) ÷ base for each component, layer by layer: its heads, then its MLP. Six digits; empty if any
+    token of the answer has a logit of 0 or less, since nothing is ablated then."""
     chosen: list[int]
-    """The minimal set: places of components in `importances`, most important first; empty where it was not reached."""
+    """The minimal set: indices of components in `importances`, most important first; empty if none was found."""
     recovered: float | None
-    """Share of the logit that the set alone gives; null where no set of the size allowed gives enough."""
+    """Share of the logit that the set alone gives; null if no set of the allowed size gives enough."""
 
 
 class AblatedFact(PairedFact):
-    """A fact with what carries the tokens of both answers."""
+    """A fact with the components that carry the tokens of both answers."""
 
     heads: int
-    """Attention heads a layer; 0 where nothing was ablated."""
+    """Attention heads a layer; 0 if nothing was ablated."""
     short_tokens: list[TokenEffect]
     long_tokens: list[TokenEffect]
     short_call: str
@@ -120,12 +122,12 @@ class AblatedFact(PairedFact):
 
 
 class Similarities(StrictModel):
-    """How alike two tokens, or two answers, are carried: the paper's six measures."""
+    """The paper's six measures of how alike the components of two tokens, or two answers, are."""
 
     containment: float | None
-    """Components in both minimal sets, of the smaller set."""
+    """Share of the smaller minimal set that is in both sets."""
     iou: float | None
-    """Components in both minimal sets, of those in either."""
+    """Intersection of the minimal sets divided by their union."""
     pearson_attention: float | None
     spearman_attention: float | None
     pearson_mlp: float | None
@@ -136,13 +138,14 @@ class ComparedFact(PairedFact):
     """A row of the published table `slaq_mechanism`."""
 
     short_tokens: int
-    """Tokens that count in the short answer."""
+    """Tokens of the short answer that count."""
     long_tokens: int
-    """Tokens that count in the long answer."""
+    """Tokens of the long answer that count."""
     containment: float | None
-    """Of the six measures: weighted by the transport of least cost between the tokens of both answers (earth mover's distance)."""
+    """Share of the smaller minimal set that is in both sets. All six measures are weighted by the transport of least
+    cost between the tokens of both answers (earth mover's distance)."""
     iou: float | None
-    """Likewise: components in both minimal sets, of those in either."""
+    """Intersection of the minimal sets divided by their union."""
     pearson_attention: float | None
     """Pearson's correlation of the importances of attention heads."""
     spearman_attention: float | None
@@ -152,31 +155,31 @@ class ComparedFact(PairedFact):
     spearman_mlp: float | None
     """Spearman's correlation of the importances of MLPs."""
     hungarian: Similarities
-    """The same by the best assignment of tokens one to one; what the longer answer has beyond is left out."""
+    """The same measures by the best one-to-one assignment of tokens, without the longer answer's surplus tokens."""
 
 
 class TokenRow(Row):
     """A row of the published table `slaq_mechanism_tokens`; the id is `model/topic/number/side/place`."""
 
     fact: str
-    """Row of `slaq_mechanism`."""
+    """Row id in `slaq_mechanism`."""
     side: Side
-    """Answer that the token is of: short or long."""
+    """Answer that contains the token: short or long."""
     place: int
-    """Of the token among those that count, from 1."""
+    """Number of the token among those that count, from 1."""
     token: str
-    """Its text."""
+    """Text of the token."""
     base: float
-    """Its logit, with nothing ablated."""
+    """Logit of the token with nothing ablated."""
     components: list[str]
-    """The minimal set, most important first: L3.H5 is an attention head, L3.MLP a layer's MLP, both from 0; empty where none
-    of the size allowed recovers the logit."""
+    """The minimal set, most important first: L3.H5 is an attention head, L3.MLP a layer's MLP, both from 0; empty if no
+    set of the allowed size recovers the logit."""
     recovered: float | None
     """Share of the logit that the set alone gives."""
     heads: int
     """Attention heads a layer."""
     importances: list[float]
-    """Of all components, layer by layer: its heads, then its MLP; none where nothing was ablated."""
+    """Importance of each component, layer by layer: its heads, then its MLP; empty if nothing was ablated."""
 
 
 FEATURES = tuple(Similarities.model_fields)
@@ -186,7 +189,7 @@ FEATURES = tuple(Similarities.model_fields)
 def choose_facts(
     answers: Iterable[Mapping[str, Any]], model: str, asked_as: str, seed: int
 ) -> tuple[dict[Kind, tuple[Fact, ...]], dict[str, int]]:
-    """Return all facts of each kind in an order that the seed gives, and what there was to choose from.
+    """Return all facts of each kind in a random order by seed, and the counts that they were drawn from.
 
     `answers`: rows of `slaq_answers` in both settings. The counts: aligned, misaligned, wrong_in_both, unscored → facts.
     """
@@ -229,7 +232,7 @@ def choose_facts(
 
 
 def count_kinds(facts: Iterable[tuple[str, str]]) -> dict[str, dict[str, int]]:
-    """Return kind → facts that were drawn, and those of them that lack a similarity; `facts`: kind and reason, empty for none."""
+    """Return kind → facts drawn, and those that lack a similarity; `facts`: kind and reason (empty: scored)."""
     drawn = Counter((kind, bool(reason)) for kind, reason in facts)
     return {
         kind: {"drawn": drawn[kind, False] + drawn[kind, True], "unscored": drawn[kind, True]}
@@ -238,7 +241,7 @@ def count_kinds(facts: Iterable[tuple[str, str]]) -> dict[str, dict[str, int]]:
 
 
 def format_kinds(kinds: Mapping[str, Mapping[str, int]]) -> str:
-    """Return counts as a text to read: of each kind, how many facts are scored."""
+    """Format counts for people: how many facts of each kind are scored."""
     return ", ".join(
         f"{each['drawn'] - each['unscored']} of {each['drawn']} {kind} facts" for kind, each in kinds.items()
     )
