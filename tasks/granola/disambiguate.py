@@ -86,8 +86,8 @@ def find_qids(batch: Batch) -> Receipt:
 def describe_entities(batch: Batch) -> Receipt:
     """Fetch the English descriptions of both entities (§3.1, Appendix B); a missing one is made of the item's claims.
 
-    Where Wikidata does not have the fact, a row is dropped if its items are certainly wrong namesakes, and goes into the
-    review queue (our addition) if they are doubtful.
+    Where Wikidata does not have the fact, a row is dropped if its items are certainly wrong namesakes, and goes into
+    the review queue (our addition) if they are doubtful.
     """
     work = work_on(batch)
     rows = work.rows(LinkedQuestion)
@@ -185,11 +185,11 @@ def _describe_row(row: LinkedQuestion, described: Mapping[str, Description], mad
 
 
 def _find_namesake(row: DescribedQuestion, bearers: Mapping[str, Bearer], policy: str) -> Reject | ReviewItem | None:
-    """Return a reject or review item for the items of a row whose fact Wikidata does not have; None where they may stay.
+    """Return a reject or review item for the items of a row whose fact Wikidata does not have; None where they stay.
 
-    A reject where the relation cannot hold between them; else a review item where Wikidata has only other values. Except
-    with the paper's policy, also a reject where the question's name is only an alias of its entity, or where several
-    places bear the answer's name and nothing tells which is meant; else a review item for a doubt.
+    A reject where the relation cannot hold between them; else a review item where Wikidata has only other values.
+    Except with the paper's policy, also a reject where the question's name is only an alias of its entity, or where
+    several places bear the answer's name and nothing tells which is meant; else a review item for a doubt.
     """
     subject, value = bearers[row.question_entity_qid], bearers[row.answer_entity_qid]
     sides = ((row.question_entity, subject), (row.answer, value))

@@ -83,7 +83,7 @@ def cut_question_entities(batch: Batch) -> Receipt:
 
 
 def contains_answer(question: str, answer: str) -> bool:
-    """Return whether a question contains its answer as whole words, also as a possessive: Euclid in Euclid's Elements."""
+    """Return whether a question contains its answer as whole words, also as a possessive: Euclid's Elements."""
     return f" {normalise(answer)} " in f" {normalise(_POSSESSIVE.sub('', question))} "
 
 

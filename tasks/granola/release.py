@@ -1,4 +1,4 @@
-"""GRANOLA-EQ's release (like the paper's, one table, all of it for testing) and its build page's figures (§3.1, §3.2)."""
+"""GRANOLA-EQ's release (like the paper's, one table, all for testing) and its build page's figures (§3.1, §3.2)."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any

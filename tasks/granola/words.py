@@ -214,7 +214,7 @@ def _head_end() -> re.Pattern[str]:
 
 
 def cut_nationality(phrase: str) -> tuple[bool, str]:
-    """Return whether a phrase has a nationality, and the rest: `award-winning American film actor` gives `film actor`."""
+    """Return whether a phrase has a nationality, and the rest: `famous American film actor` gives `film actor`."""
     found, rest = _cut_front(phrase.split())
     words = phrase.split()
     for start in range(1, min(len(words), 6)):

@@ -5,18 +5,19 @@
     name     = ["name:"] text
     mark     = "[NA]"
 
-A bracket is a citation or mark if it opens with a QID, `qid:` or NA, or contains a property of the graph before a colon; any
-other bracket ([1], [sic]) is text. Parts that the graph has are matched with its labels (or their ids), letter for letter,
-the longest label first, whatever commas, colons and brackets labels contain. Matching goes on to the citation's own closing
-bracket and backtracks where the next part does not match. Labels are looked up by length, so time grows with the answer's
-length and the number of distinct lengths. Other parts follow the grammar: a part ends before a comma or semicolon that is
-followed by a property of the graph (in any case) or by words that begin in lower case, and a colon. So "place of birth:
-Paris, Texas" is one value, unless the graph has Paris and the rest also matches. Each property with its value is a separate
-citation, also within one bracket; further values after one property are citations too, where the graph has them.
+A bracket is a citation or mark if it opens with a QID, `qid:` or NA, or contains a property of the graph before a
+colon; any other bracket ([1], [sic]) is text. Parts that the graph has are matched with its labels (or their ids),
+letter for letter, the longest label first, whatever commas, colons and brackets labels contain. Matching goes on to the
+citation's own closing bracket and backtracks where the next part does not match. Labels are looked up by length, so
+time grows with the answer's length and the number of distinct lengths. Other parts follow the grammar: a part ends
+before a comma or semicolon that is followed by a property of the graph (in any case) or by words that begin in lower
+case, and a colon. So "place of birth: Paris, Texas" is one value, unless the graph has Paris and the rest also matches.
+Each property with its value is a separate citation, also within one bracket; further values after one property are
+citations too, where the graph has them.
 
 A bracket that opens like a citation but is none is malformed, with a reason, and counts as an incorrect citation: §4.2
-requires one "complete with all three parts". It is never repaired by guessing. A citation belongs to the sentence before
-it, also after its full stop. Reading takes time linear in the answer.
+requires one "complete with all three parts". It is never repaired by guessing. A citation belongs to the sentence
+before it, also after its full stop. Reading takes time linear in the answer.
 """
 
 import html
@@ -51,7 +52,7 @@ _NAME = re.compile(r"(?:name ?: ?)?[^:\[\]]*", re.IGNORECASE)
 
 
 def fold_answer(text: str) -> str:
-    """Normalise a text for reading: entities resolved, no invisible characters, ASCII brackets, single spaces and newlines."""
+    """Normalise a text: entities resolved, no invisible characters, ASCII brackets, single spaces and newlines."""
     shown = _INVISIBLE.sub("", html.unescape(text)).translate(_BRACKETS)
     shown = unicodedata.normalize("NFC", _ESCAPED.sub(r"\1", shown))
     return _LINES.sub("\n", _SPACES.sub(" ", shown))
@@ -221,8 +222,8 @@ def _end(pattern: re.Pattern[str], flat: str, at: int) -> int:
 
 Kind = Literal["triple", "not_available", "malformed"]
 Why = Literal["", "not_closed", "no_qid", "no_property", "no_value"]
-"""The bracket is not closed, or another citation opens in it; it does not open with a QID and a comma; no property follows
-the QID; a property has no value."""
+"""The bracket is not closed, or another citation opens in it; it does not open with a QID and a comma; no property
+follows the QID; a property has no value."""
 
 _SHOWN = 200
 _HEAD = re.compile(rf"\[ ?{DRESS}(?:(?:qid|wd) ?: ?)?{DRESS}(Q[1-9][0-9]*){DRESS} ?(?:[,;:] ?|(?=\]))", re.IGNORECASE)
@@ -330,7 +331,7 @@ def _read_brackets(shown: str, known: KnownPieces, is_nested: bool) -> Iterator[
 
 
 def _pair_brackets(flat: str, known: KnownPieces) -> tuple[dict[int, int], set[int], list[int]]:
-    """Return opening bracket → end of its partner, those that contain a known property and a colon, and all that open."""
+    """Return opening bracket → end of its partner, those with a known property before a colon, and all that open."""
     closing: dict[int, int] = {}
     labelled: set[int] = set()
     opening, opened = list[int](), list[int]()

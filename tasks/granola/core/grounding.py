@@ -1,11 +1,11 @@
-"""Check that coarser answers are supported by evidence and say less than those before (paper §3.3, Correctness, Granularity).
+"""Check that evidence supports coarser answers, and that each says less than those before (paper §3.3).
 
-The author model's coarser answers are published only where the evidence supports every word. Evidence is the answer's
-name, its description, its Wikidata claims (class, occupation, country, enclosing places, and so on outwards), and what
-the lists derive from these: a wider noun, the region around a region. Nationalities and names of countries and regions
-count as units in any form: "an American company" says what "a company in the United States" says. All other answers are
-cut: a name, number, unit or trade of unknown origin, an instruction, a fact from elsewhere. An answer that says the same
-as an earlier one in other words, or more, is cut too.
+These are the paper's criteria Correctness and Granularity. A coarser answer is published only where the evidence
+supports every word. Evidence is the answer's name, its description, its Wikidata claims (class, occupation, country,
+enclosing places, and so on outwards), and what the lists derive from these: a wider noun, the region around a region.
+Nationalities and names of countries and regions count as units in any form: "an American company" says what "a company
+in the United States" says. All other answers are cut: a name, number, unit or trade of unknown origin, an instruction,
+a fact from elsewhere. An answer that says the same as an earlier one in other words, or more, is cut too.
 """
 
 import re
@@ -23,7 +23,7 @@ OUTWARDS = (COUNTRY, CONTINENT, "P131", "P279")
 TOLD = (*OUTWARDS, "P27", "P31", "P106", "P159", "P276", "P495", "P740")
 """Properties of an answer that support a coarser answer; their values are followed outwards."""
 TOLD_ALONE = ("P39", "P101", "P127", "P136", "P361", "P413", "P452", "P641", "P749")
-"""Properties that support a coarser answer but are not followed: what encloses an owner does not enclose what it owns."""
+"""Properties that support a coarser answer but are not followed: places around an owner are not around its property."""
 
 GEORGIA = "Georgia, United States"
 """The US state, as a region; the bare name may mean the country."""
@@ -179,7 +179,7 @@ def gather_evidence(
 def ground_levels(
     levels: Sequence[str], evidence: Evidence, lexicon: Lexicon, with_counties: bool
 ) -> tuple[list[str], list[tuple[str, str]]]:
-    """Return the answers that the evidence supports and that say less than those before, and (answer, reason) of the rest."""
+    """Return the supported answers that say less than those before, and (answer, reason) of the others."""
     kept, removed = list(levels[:1]), list[tuple[str, str]]()
     for level in levels[1:]:
         is_county = _COUNTY.fullmatch(level) and "=United States" in evidence.terms

@@ -2,9 +2,9 @@
 
 A fact about a place also holds for the places that enclose it: a person born in Ulm was born in Germany.
 
-Many items share a name, so the items found may not be those meant. A pair is impossible where two places lie apart or two
-lifetimes do not overlap. Weaker signs are doubts for a reviewer to decide: a person and a place of different countries,
-or two people who share neither country nor occupation.
+Many items share a name, so the items found may not be those meant. A pair is impossible where two places lie apart or
+two lifetimes do not overlap. Weaker signs are doubts for a reviewer to decide: a person and a place of different
+countries, or two people who share neither country nor occupation.
 """
 
 import re
@@ -41,7 +41,7 @@ class Held:
 
 
 def find_held(relation: str, bearers: tuple[Sequence[Candidate], ...], claims: Claims, around: Claims) -> Held:
-    """Return the pairs of bearers for which a relation holds: directly or, if its values are places, via enclosing places.
+    """Find the pairs of bearers for which a relation holds: directly or, if it leads to places, via enclosing places.
 
     Args:
         bearers: Bearers of the question entity's name, and of the answer's.
@@ -96,10 +96,10 @@ _IMPLIED = {
     "P112": "organization",
     "P159": "organization",
 }
-"""PID → class of an item that has an author, a performer, a creator, a manufacturer, a founder, a headquarters location."""
+"""Class of an item that has an author, a performer, a creator, a manufacturer, a founder, a headquarters location."""
 DESCRIBING = (*_CLASSES, *_COUNTRIES, *_IMPLIED)
-"""Properties that descriptions are made of: occupation, instance of, subclass of; citizenship, country, country of origin;
-and those above. A genre does not say what an item is: a song, a band or a festival."""
+"""Properties that descriptions are made of: occupation, instance of, subclass of; citizenship, country, country of
+origin; and those above. A genre does not say what an item is: a song, a band or a festival."""
 
 
 def make_description(claims: Iterable[Neighbour], person_pids: Collection[str]) -> str:
@@ -166,9 +166,9 @@ def read_lifetime(facts: Iterable[Fact], description: str) -> tuple[int | None, 
 def find_contradiction(relation: str, subject: Bearer, value: Bearer, lexicon: Lexicon) -> str:
     """Return the reject reason why a relation cannot hold between two items; empty where it can.
 
-    Two places lie apart where their countries differ in the graph, or else where neither description leads to the other.
-    The description of a located thing may name unrelated places (a painting of a Spanish king), so for LOCATION only
-    words after "in", "capital of" and the like count.
+    Two places lie apart where their countries differ in the graph, or else where neither description leads to the
+    other. The description of a located thing may name unrelated places (a painting of a Spanish king), so for LOCATION
+    only words after "in", "capital of" and the like count.
     """
     if relation in RELATIVES:
         is_apart = _precedes(subject.died, value.born) or _precedes(value.died, subject.born)
@@ -244,5 +244,5 @@ def _find_occupations(one: Bearer, lexicon: Lexicon) -> frozenset[str]:
 
 
 def _precedes(died: int | None, born: int | None) -> bool:
-    """Return whether one person died before another's birth; a child may be born in the year after the father's death."""
+    """Return whether one died before the other's birth; a child may be born in the year after the father's death."""
     return died is not None and born is not None and died + 1 < born

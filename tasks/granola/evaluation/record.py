@@ -42,7 +42,7 @@ def lock_inputs(params: GranolaEvaluationParams, run: RunOptions) -> Locked[Gran
 
 
 def score_granola(answers: pa.Table, inputs: GranolaEvaluationInputs, tools: Tools) -> pa.Table:
-    """Return answers (rows of `GranolaGiven`) with matched level (Definition 1) and similarity to the gold answer (§5.4)."""
+    """Score answers (rows of `GranolaGiven`): matched level (Definition 1) and similarity to the gold answer (§5.4)."""
     answers = score_answers(answers, inputs.params.tau)
     similarity, encoder = pa.nulls(answers.num_rows, pa.float64()), ""
     if inputs.params.similarity:

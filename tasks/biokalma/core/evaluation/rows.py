@@ -1,7 +1,7 @@
 """Rows of BioKaLMA's evaluation: a question with the graphs shown, its answer, ratings and scores (paper §2.1, §4).
 
-A judge rates texts by four criteria (§4.1). The last rating of a reply counts, since a judge may think aloud before it. A
-reply without a rating is Unreadable, and the text stays unscored: the paper's public script counts such replies as 3.
+A judge rates texts by four criteria (§4.1). The last rating of a reply counts, since a judge may think aloud before it.
+A reply without a rating is Unreadable, and the text stays unscored: the paper's public script counts such replies as 3.
 """
 
 import re
@@ -34,7 +34,8 @@ class BioAsked(Asked):
     relation: str
     """Label of the relation that joins them."""
     retrieved: list[str]
-    """QIDs of the items whose graphs are shown: the two people, their replacements, or items found by names in the question."""
+    """QIDs of the items whose graphs are shown: the two people, their replacements, or items found by names in the
+    question."""
     retrieved_names: list[str]
     """Names under which the model sees these items."""
     given: list[Piece]
@@ -44,7 +45,8 @@ class BioAsked(Asked):
     removed: list[Piece]
     """Pieces of the minimum set that the graphs lack: the answer must mark them with [NA] (§4.4)."""
     lookup_failure: str
-    """Why looking up the question's names failed; then no model is asked. Empty where it succeeded or was not needed."""
+    """Why looking up the question's names failed; then no model is asked. Empty where it succeeded or was not
+    needed."""
 
 
 class BioAnswer(BioAsked, Answer):

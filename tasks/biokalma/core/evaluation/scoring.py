@@ -1,28 +1,29 @@
 """Score an answer's citations as counts, from which micro and macro metrics are computed (BioKaLMA, §4.2 to §4.4).
 
-A citation is **correct** if the graph shown to the model has its triple letter for letter: QID, property label and value
-label, or their ids. Only invisible differences are ignored (entities, spaces, full-width marks). Dates are labels too: the
-graph shows them in the form to be cited. A triple that differs in case, accents, punctuation or date format is not correct,
-but counts as `near`. A citation is **needed** if it is correct and in the minimum set. Every citation counts, also a
-repeated one: the paper averages over all citations. A piece of the minimum set is **found** once, by a correct citation.
-Pieces removed from the graph stay in the minimum set, so recall falls (Table 5). A malformed citation is not correct.
+A citation is **correct** if the graph shown to the model has its triple letter for letter: QID, property label and
+value label, or their ids. Only invisible differences are ignored (entities, spaces, full-width marks). Dates are labels
+too: the graph shows them in the form to be cited. A triple that differs in case, accents, punctuation or date format is
+not correct, but counts as `near`. A citation is **needed** if it is correct and in the minimum set. Every citation
+counts, also a repeated one: the paper averages over all citations. A piece of the minimum set is **found** once, by a
+correct citation. Pieces removed from the graph stay in the minimum set, so recall falls (Table 5). A malformed citation
+is not correct.
 
-**Marks** are sentences with [NA]. A mark is right if one of the removed pieces follows from its sentence; a removed piece is
-found if it follows from a sentence with [NA]. §4.5 also calls a mark right if its sentence does not answer the question.
-Nothing identifies such sentences, not even the paper's script, so they do not count as right here.
+**Marks** are sentences with [NA]. A mark is right if one of the removed pieces follows from its sentence; a removed
+piece is found if it follows from a sentence with [NA]. §4.5 also calls a mark right if its sentence does not answer the
+question. Nothing identifies such sentences, not even the paper's script, so they do not count as right here.
 
-A citation is **aligned** if its triple follows from its sentence (§4.3). A cross-encoder decides (sentence ⇒ triple as a
-sentence), or the rule `lexical`: the sentence states the value, a label as a reader recognises it, a date in any format and
-no coarser. The rule ignores the property, so it overcounts where two properties share a value, and undercounts where a
-sentence paraphrases the value. The paper's public script searches for the value's letters before it asks its model, so
-the rule is the first half of that script.
+A citation is **aligned** if its triple follows from its sentence (§4.3). A cross-encoder decides (sentence ⇒ triple as
+a sentence), or the rule `lexical`: the sentence states the value, a label as a reader recognises it, a date in any
+format and no coarser. The rule ignores the property, so it overcounts where two properties share a value, and
+undercounts where a sentence paraphrases the value. The paper's public script searches for the value's letters before it
+asks its model, so the rule is the first half of that script.
 
-The scorer `upstream` reads and counts citations as the public script does. A bracket ends at the first "]", the QID is the
-text before the first comma, and parts are cut at ": " and at the last ", " before it. Precision is the number of cited
-pieces of the minimum set over all citations, whether or not the graph has them, so citing a piece twice lowers it. Empty
-answers, and those with an empty graph, are left out. In its graphs `name` and `qid` are ordinary properties, so a cited
-name is a citation, correct where it equals the graph's; the scorer `fixed` leaves names out of both counts. Marks and
-alignment follow the paper with either scorer.
+The scorer `upstream` reads and counts citations as the public script does. A bracket ends at the first "]", the QID is
+the text before the first comma, and parts are cut at ": " and at the last ", " before it. Precision is the number of
+cited pieces of the minimum set over all citations, whether or not the graph has them, so citing a piece twice lowers
+it. Empty answers, and those with an empty graph, are left out. In its graphs `name` and `qid` are ordinary properties,
+so a cited name is a citation, correct where it equals the graph's; the scorer `fixed` leaves names out of both counts.
+Marks and alignment follow the paper with either scorer.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -76,7 +77,7 @@ def list_marked(cited: Cited) -> list[int]:
 
 
 def list_claims(cited: Cited, removed: Sequence[Piece]) -> Iterator[Claim]:
-    """Yield all claims that scoring an answer needs: its citations, and each marked sentence with each removed piece."""
+    """Yield all claims to check for an answer: its citations, and each marked sentence with each removed piece."""
     for each in cited.citations:
         if each.kind == "triple":
             yield make_claim(cited, each.sentence, each)
@@ -110,9 +111,10 @@ def score_citations(
     scorer: Scorer = "fixed",
     names: Mapping[str, str] = MappingProxyType({}),
 ) -> tuple[list[ScoredCitation], CitationScore]:
-    """Return an answer's citations with their scores, and its counts; `aligns` decides if a triple follows from a sentence.
+    """Return an answer's citations with their scores, and its counts.
 
-    `names`: QID → name of the items whose graphs were shown, which the scorer `upstream` counts as citations.
+    `aligns` decides whether a triple follows from a sentence. `names`: QID → name of the items whose graphs were shown,
+    which the scorer `upstream` counts as citations.
     """
     graph, wanted = {_key(piece) for piece in given}, [_key(piece) for piece in minimum]
     needed = frozenset(wanted)

@@ -4,8 +4,8 @@ Which pieces or graphs are removed or replaced depends only on the ids of rows a
 every evaluation, and each step removes or replaces more than the one before.
 
 In the setting `retrieved`, the question's names select the items: the baseline's retrieval and re-ranking (§3.1, §3.2).
-No model recognises named entities. Any run of words that begins and ends with a capitalised word may be a name, and is one
-if an item of the class bears it as label or alias; the longest run wins. Of several bearers, the one counts whose
+No model recognises named entities. Any run of words that begins and ends with a capitalised word may be a name, and is
+one if an item of the class bears it as label or alias; the longest run wins. Of several bearers, the one counts whose
 neighbours the question names most often, word for word; ties go to the bearer by label, then to the smaller QID number.
 
 `tell`: makes a sentence, with its full stop, of a piece and its person's name.
@@ -173,7 +173,7 @@ class Guesser:
                 self._counts.setdefault(group, Counter()).update(told.keys())
 
     def say(self, asked: BioAsked, tell: Tell) -> str:
-        """Return the most frequent pieces of other rows with the relation (else of any rows), stated and cited for both people."""
+        """State and cite for both people the most frequent pieces of other rows with the relation, else of any."""
         own = self._own[asked.item]
         found = (self._counts[asked.relation] - own) or (self._counts[""] - own)
         ranked = sorted(found, key=lambda each: (-found[each], each))[:GUESSES]

@@ -45,7 +45,7 @@ _COMMITS = re.compile(
 
 
 def says_idk(answer: str) -> bool:
-    """True when an answer as a whole says that the model does not know or will not answer: IDK, or an equivalent sentence.
+    """True when an answer only says that the model does not know or will not answer: IDK, or an equivalent sentence.
 
     False when a guess follows: "I don't know, but probably London".
     """
@@ -87,8 +87,8 @@ OUTCOMES: tuple[Outcome, ...] = ("wrong", "idk", "level_1", "level_2", "level_3_
 """Possible outcomes of a prediction (paper Figure 8)."""
 Cell = Literal["both", "granola_only", "standard_only", "neither"]
 CELLS: tuple[Cell, ...] = ("both", "granola_only", "standard_only", "neither")
-"""Which of standard and GRANOLA accuracy count a prediction as right (paper Table 3, whose two headings are swapped). The
-gold answer is itself a level, so standard_only is always empty."""
+"""Which of standard and GRANOLA accuracy count a prediction as right (paper Table 3, whose two headings are swapped).
+The gold answer is itself a level, so standard_only is always empty."""
 
 
 def answer_words(text: str) -> tuple[str, ...]:
@@ -105,7 +105,7 @@ def token_f1(prediction: Sequence[str], answer: Sequence[str]) -> float:
 
 
 def score_levels(predictions: Sequence[str], ladders: Sequence[Ladder]) -> Floats:
-    """Return each prediction's best F1 with each level's answers (shape: items × maximum levels; 0 where no level is)."""
+    """Return each prediction's best F1 with each level's answers (items × maximum levels; 0 where no level is)."""
     known: dict[str, tuple[str, ...]] = {}
 
     def words(text: str) -> tuple[str, ...]:
