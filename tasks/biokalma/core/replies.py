@@ -10,8 +10,8 @@ far), `nothing_added`, `repeated` (the addition is already there), `several_sent
 its end), `value_missing`, `adds` (a name, number, date or unit beyond the pieces and the people) or `wrong_person` (the
 sentence names only the other person).
 
-`adds` detects invented facts: an added sentence, and both questions, may contain only names, numbers, dates and units
-from the pieces of knowledge and the people's names. The check ignores words in lower case.
+`adds` and `outside` detect invented facts: an added sentence, and both questions, may contain no names, numbers, dates
+or units except those of the pieces and of the people's names. Words in lower case cannot be checked.
 
 A citation counts where its piece is in the pool and its sentence states the value: a label as a reader recognises it,
 in the singular or plural, a date in any format and no coarser than the piece. Where the value is one of the two people,
