@@ -124,7 +124,7 @@ def choose_reading(inputs: BiokalmaInputs) -> Task[[Batch], Receipt]:
 
 @task(cache_key_fn=batch_key, persist_result=True)
 def resolve_people(batch: Batch) -> Receipt:
-    """Find the two items that bear the names and that the relation joins (Appendix A.2); publish all candidates."""
+    """Find the two items with these names that the relation joins (Appendix A.2); publish all candidates."""
     work = work_on(batch)
     rows = work.rows(PersonPair)
     bearers, failed = look_up_bearers(work, ((row.id, name) for row in rows for name in (row.person, row.other)))
@@ -336,7 +336,7 @@ def _year(date: str) -> int:
 
 @task(cache_key_fn=batch_key, persist_result=True)
 def describe_pairs(batch: Batch) -> Receipt:
-    """Find the paragraph that evolution starts from: the source's, else an article's, else the relation as a sentence."""
+    """Find the paragraph that evolution starts from: the source's, else an article's, else the relation in words."""
     work = work_on(batch)
     rows = work.rows(PooledPair)
     articles, failed = _read_articles(work, [row for row in rows if row.paragraph is None])

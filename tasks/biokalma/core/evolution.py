@@ -8,7 +8,7 @@ with the piece's sentence, over the candidates of one round, in one of two ways:
 
 | scale | coherence | |
 |---|---|---|
-| softmax | softmax(1/perplexity) | the paper's formula; nearly flat over a pool, so it only breaks ties in specificity |
+| softmax | softmax(1/perplexity) | the paper's formula; nearly flat over a pool, so it only breaks specificity ties |
 | range | from 0, the round's least coherent piece, to 1, its most coherent one | weighs as much as a relation that is e times as rare |
 
 A text that the model finds impossible (infinite perplexity) counts as 1/∞ = 0, and so does one that it cannot score

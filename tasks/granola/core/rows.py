@@ -43,7 +43,7 @@ class LinkedQuestion(EntityQuestion):
     """QIDs of the other items that bear the name of the answer."""
     fact_in_graph: bool | None
     other_values: list[str]
-    """Names of the values that the graph has instead, where fact_in_graph is false."""
+    """Names of the graph's values where fact_in_graph is false."""
 
 
 class DescribedQuestion(LinkedQuestion):
@@ -139,10 +139,10 @@ class GranolaRow(Row):
     author_call: str
     """Key of the recorded call that gave the answers."""
     fact_in_graph: bool | None
-    """Whether the Wikidata holds the relation between the two items: true; false where it knows other values alone, so
-    that the row contradicts it; null where it knows none."""
+    """True where Wikidata has the relation between the two items; false where it has only other values, so that the row
+    contradicts it; null where it has none."""
     question_entity_description_made: bool
-    """True where the item has no English description: it was made of the labels of its classes and country."""
+    """True where the item has no English description: one was made from the labels of its classes and country."""
     answer_entity_description_made: bool
     """The same for the answer's item."""
 
@@ -153,7 +153,7 @@ class CandidateRow(Row):
     row_id: str
     """Id of the question."""
     role: Literal["question", "answer"]
-    """Whose name it is: the question entity's or the answer's."""
+    """Whose name the item bears: the question entity's or the answer's."""
     name: str
     """The name that was looked up."""
     qid: str
@@ -161,7 +161,7 @@ class CandidateRow(Row):
     via: Literal["label", "alias"]
     """Whether it is the item's label or one of its aliases."""
     chosen: bool
-    """True for the item that the build went on with."""
+    """True for the item that the build uses."""
     linked: bool | None
-    """True when the graph holds the relation between this item and a candidate of the other side; null when it knows no
-    value of the relation for any item of the question entity's name."""
+    """True when the graph has the relation between this item and a candidate for the other name; null when it has no
+    value of the relation for any item with the question entity's name."""

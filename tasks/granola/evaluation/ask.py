@@ -84,7 +84,7 @@ def fill_prompt(asked: GranolaAsked, params: GranolaEvaluationParams) -> Ask:
 
 
 def converse(asked: GranolaAsked, params: GranolaEvaluationParams) -> Dialogue:
-    """Ask a question as its setting requires; in drag the model then aggregates its own samples (§4)."""
+    """Prompt a question as its setting requires; in drag the model then aggregates its own samples (§4)."""
     first: Given = yield fill_prompt(asked, params)
     drawn = [read_answer(text) for text in first.read]
     if asked.setting == "drag" and len(drawn) > 1 and any(drawn):
