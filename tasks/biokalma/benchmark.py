@@ -1,4 +1,4 @@
-"""BioKaLMA as commands know it."""
+"""The BioKaLMA `Benchmark`: tables, row matching, audit and assets."""
 
 from collections.abc import Iterator
 
@@ -10,7 +10,7 @@ from factmill.tasks.engine.benchmark import WIKIDATA_QUERIES, Assets, Benchmark
 
 
 def explain_row(row: BiographyRow) -> Iterator[str]:
-    """Yield what a row says, as lines to read."""
+    """Yield a row's contents as readable lines."""
     pages = f": {', '.join(row.text_pages)}" if row.text_pages else ""
     yield f"  source      {row.source_name}, row {row.source_row}; its text from {row.text_source}{pages} ({row.licence})"
     (person, other), (name, other_name) = row.people, row.names

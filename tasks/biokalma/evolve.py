@@ -1,6 +1,6 @@
-"""Steps in which the author model writes (BioKaLMA, paper Appendix A.3): annotation, evolution, questions.
+"""Stages in which the author model writes (BioKaLMA, paper Appendix A.3): annotation, evolution, questions.
 
-Which piece a pair is to gain in a round is weighed as far as the choice needs it (Equation 1)."""
+Each round chooses the piece that a pair gains, with only the perplexities that the choice needs (Equation 1)."""
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -44,7 +44,7 @@ from factmill.tasks.core.rows import Outcome, Reject, arrow_table
 from factmill.tasks.engine.batches import Answered, Work, batch_key, work_on
 
 PIECES_TRIED = 3
-"""So many pieces, the best ones, are tried in a round before a pair is given up; each is asked for twice at the most."""
+"""Number of best pieces tried in a round before a pair is dropped; each is requested at most twice."""
 
 
 @dataclass(slots=True)
@@ -53,45 +53,45 @@ class Turn:
 
     row: EvolvingPair
     choices: list[list[Piece]]
-    """Each a relation of one person, with the values that are not said yet."""
+    """Choices: the unstated values of one relation of one person each."""
     specificity: list[float]
     replies: dict[int, Reply] = field(default_factory=dict)
-    """Place of a choice → how its sentence was weighed."""
+    """Index of a choice → perplexity response for its sentence."""
     tried: list[int] = field(default_factory=list)
-    """Places of the choices that were made, the last one now."""
+    """Indices of the choices tried, the current one last."""
     refused: list[str] = field(default_factory=list)
-    """Those of them that the author did not bring in, and why."""
+    """Tried choices that the author failed to add, and why."""
 
     @property
     def pieces(self) -> list[Piece]:
-        """The values of one relation to be brought in."""
+        """The current choice: values of one relation to be added."""
         return self.choices[self.tried[-1]]
 
     @property
     def name(self) -> str:
-        """Name of the one whom the pieces are about."""
+        """Name of the person that the pieces are about."""
         return self.row.names[self.pieces[0].qid]
 
     @property
     def is_lost(self) -> bool:
-        """True when no choice is left to be tried."""
+        """True when no choice is left to try."""
         return len(self.refused) >= min(PIECES_TRIED, len(self.choices))
 
     def candidates(self, params: BiokalmaParams) -> list[Candidate]:
-        """Return all choices with their scores, as far as they are known."""
+        """Return all choices with their known scores."""
         return list_candidates(
             self._heads(), self.specificity, self._weighed(), self.tried, params.alpha, params.coherence
         )
 
     def choose(self, params: BiokalmaParams) -> int | list[int]:
-        """Return the place of the next choice, or the places to be weighed before that is known."""
+        """Return the index of the next choice, or the indices whose perplexities the choice needs first."""
         if self.replies and all(reply.status != "ok" for reply in self.replies.values()):
-            # nothing of what was asked can be weighed, so it is seen whether anything can
+            # no requested perplexity is available, so request all others
             return [at for at in range(len(self.choices)) if at not in self.replies]
         return find_best(self._heads(), self.specificity, self._weighed(), self.tried, params.alpha, params.coherence)
 
     def _heads(self) -> list[Piece]:
-        """Return one piece a choice, with all its values."""
+        """Return one piece per choice, with its values joined."""
         values = ("; ".join(piece.value for piece in each) for each in self.choices)
         return [each[0].model_copy(update={"value": value}) for each, value in zip(self.choices, values, strict=True)]
 
@@ -100,7 +100,7 @@ class Turn:
 
 
 def open_turns(rows: Iterable[EvolvingPair], number: int, is_last: bool, lost: dict[str, Reject]) -> list[Turn]:
-    """Return the pairs of a round with their pieces; a pair without any is lost."""
+    """Return the pairs of a round with their choices; a pair without any gets a reject in `lost`."""
     turns = []
     for row in rows:
         if choices := _choose_among(row, is_last=is_last):
@@ -113,7 +113,7 @@ def open_turns(rows: Iterable[EvolvingPair], number: int, is_last: bool, lost: d
 
 
 def choose_pieces(work: Work, turns: Sequence[Turn], lost: dict[str, Reject]) -> list[Turn]:
-    """Choose a piece for each pair; only perplexities that can change a choice are asked for. Those that fail are lost."""
+    """Choose a piece per pair, requesting only perplexities that can change a choice; failed pairs go to `lost`."""
     params = work.inputs(BiokalmaInputs).params
     scorer, forms = work.run.services.perplexity(), load_relation_forms()
     chosen, waiting = [], list(turns)
@@ -150,16 +150,16 @@ def _reject(row_id: str, reply: Reply) -> Reject:
 
 
 def _read_perplexity(reply: Reply) -> float | None:
-    """Return a perplexity; None where there is none, or where the model holds the text impossible."""
+    """Return a response's perplexity; None where there is none, or where the model finds the text impossible."""
     perplexity = read_weighed(reply.body).perplexity if reply.status == "ok" else math.inf
     return perplexity if math.isfinite(perplexity) else None
 
 
 def _choose_among(row: EvolvingPair, *, is_last: bool) -> list[list[Piece]]:
-    """Return what is not said yet, by relation; in the last round, of a person of whom the set would hold nothing.
+    """Return the unstated pieces by relation; in the last round only those of a person without pieces in the set.
 
-    Both people have to be in the set in the end, and the scores alone do not see to it. A piece that says a used one
-    the other way round counts only where the person who lacks one has no other.
+    The final set must be about both people, which the scores alone do not ensure. A piece that states the inverse of a
+    used one is a choice only where a person without pieces has no other.
     """
     pool, known = [*row.person_pool, *row.other_pool], row.minimum_knowledge
     lacking = lacks(row.names, list_whole(known, pool, row.names)) if is_last else []
@@ -175,7 +175,7 @@ GENERAL, SPECIFIC = "biokalma/general_question", "biokalma/specific_question"
 
 @task(cache_key_fn=batch_key, persist_result=True)
 def annotate_paragraph(batch: Batch) -> Receipt:
-    """Round 1: mark in the paragraph what the knowledge pool holds of it (Appendix A.3, Table 9)."""
+    """Round 1: annotate the paragraph with the pieces of the knowledge pool that it states (Appendix A.3, Table 9)."""
     work = work_on(batch)
     prompt = load_prompt(ANNOTATE)
     asked = []
@@ -191,7 +191,7 @@ def annotate_paragraph(batch: Batch) -> Receipt:
 @dataclass(frozen=True, slots=True)
 class _Annotated:
     text: str
-    """With its citations."""
+    """Paragraph with its citations."""
     cited: StatedKnowledge
 
 
@@ -201,7 +201,7 @@ def _read_annotated(row: CountedPair, texts: Sequence[str]) -> _Annotated | Unre
         return text
     pool = [*row.person_pool, *row.other_pool]
     read = read_citations(text, pool, is_nested=True)
-    # what a citation leaves behind may have had a space or none: letters alone are compared
+    # a removed citation may leave a space or none, so spaces are not compared
     if "".join("".join(read.sentences).split()) != "".join(fold_answer(row.text).split()):
         return Unreadable("text_changed: without its citations the paragraph is not the one that was given")
     return _Annotated(text, find_stated(read, pool, row.names))
@@ -235,7 +235,7 @@ def _begin(row: CountedPair, answer: Answered[_Annotated]) -> Outcome:
 
 @task(cache_key_fn=batch_key, persist_result=True)
 def evolve_paragraph(batch: Batch) -> Receipt:
-    """Rounds 2 and on: the best relation, with all its values, becomes the paragraph's next sentence (Appendix A.3, Equation 1)."""
+    """Later rounds: add the best relation with all its values as the next sentence (Appendix A.3, Equation 1)."""
     work = work_on(batch)
     rows = {row.id: row for row in work.rows(EvolvingPair)}
     lost: dict[str, Reject] = {}
@@ -246,7 +246,7 @@ def evolve_paragraph(batch: Batch) -> Receipt:
             turns = _try_pieces(work, choose_pieces(work, turns, lost), number, rows, lost)
     outcomes: list[Outcome] = []
     for row in rows.values():
-        # a pair has one whole relation of each person, which the last round sees to
+        # the last round ensures that each person has one complete relation
         whole = list_whole(row.minimum_knowledge, [*row.person_pool, *row.other_pool], row.names)
         if row.id in lost:
             outcomes.append(lost[row.id])
@@ -265,7 +265,7 @@ def evolve_paragraph(batch: Batch) -> Receipt:
 def _try_pieces(
     work: Work, turns: Sequence[Turn], number: int, rows: dict[str, EvolvingPair], lost: dict[str, Reject]
 ) -> list[Turn]:
-    """Ask for one sentence for each pair; return the pairs whose piece was not brought in."""
+    """Ask the author for one sentence per pair; return the pairs whose piece was not added."""
     prompt = load_prompt(EXTEND)
     asked = []
     for turn in turns:
@@ -278,7 +278,7 @@ def _try_pieces(
         if isinstance(answer.read, Reject) and (answer.read.retryable or answer.read.reason not in UNREADABLE_KINDS):
             lost[row.id] = answer.read
         elif isinstance(answer.read, Reject):
-            # an author that refuses one piece may say another
+            # an author that refuses one piece may add another
             first, values = turn.pieces[0], "; ".join(each.value for each in turn.pieces)
             turn.refused.append(f"{first.qid} {first.pid} {values}: {answer.read.detail}")
             if turn.is_lost:
@@ -315,7 +315,7 @@ def _read_extended(turn: Turn, texts: Sequence[str]) -> str | Unreadable:
 
 @task(cache_key_fn=batch_key, persist_result=True)
 def ask_questions(batch: Batch) -> Receipt:
-    """Two questions for the set of knowledge that the paragraph tells (Appendix A.3, Tables 11 and 12)."""
+    """Have the author write both questions for the paragraph's knowledge set (Appendix A.3, Tables 11 and 12)."""
     work = work_on(batch)
     rows = work.rows(EvolvingPair)
     general = [answer for _, answer in work.ask("author", _ask_about(rows, GENERAL), QUESTION, _read_general)]

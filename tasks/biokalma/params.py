@@ -1,4 +1,4 @@
-"""BioKaLMA's parameters, and what a build depends on by them: its pairs, relations and language model (paper Appendix A)."""
+"""BioKaLMA's parameters and the inputs resolved from them: pairs, relations, language model (paper Appendix A)."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -31,12 +31,12 @@ def _check_class(qid: str) -> str:
 
 def _split_commas(given: Any) -> Any:
     if not isinstance(given, Sequence) or not all(isinstance(each, str) for each in given):
-        return given  # the model says what was expected
+        return given  # pydantic's error says what is expected
     return tuple(pid.strip() for each in given for pid in each.split(",") if pid.strip())
 
 
 class BiokalmaParams(Params):
-    """What a build of BioKaLMA can be told."""
+    """Parameters of a BioKaLMA build."""
 
     source: Annotated[tuple[str, ...], Option(metavar="PATH")] = ()
     """JSONL or CSV file of paragraphs about two people, or a folder (repeatable); `wikidata`: the facts of the Wikidata itself. Default: our own, or those facts where the Wikidata is another than the embedded one."""
@@ -57,23 +57,23 @@ class BiokalmaParams(Params):
 
 
 class BiokalmaInputs(Inputs):
-    """What the steps of BioKaLMA read."""
+    """Resolved inputs of BioKaLMA's stages."""
 
     resolved: ClassVar = frozenset({"source", "relations", "limit"})
     params: BiokalmaParams
     from_wikidata: bool
-    """True where pairs are taken from the facts of the world's Wikidata."""
+    """True where pairs come from the facts of the world's Wikidata."""
     limits: dict[str, int | None]
-    """Relation, or name of a file → most rows to read of it; None: all."""
+    """Relation or file name → maximum rows to read; None: all."""
     epoch: str
-    """Moment whose articles are read (ISO 8601, UTC)."""
+    """Moment as of which articles are read (ISO 8601, UTC)."""
     licence: str
     perplexity: str
-    """Identity of the language model that weighs texts."""
+    """Identity of the language model that computes perplexities."""
 
 
 def lock_inputs(params: BiokalmaParams, run: RunOptions) -> Locked[BiokalmaInputs]:
-    """Return what the build depends on; UsageError and SourceError say what was expected."""
+    """Resolve the build's inputs; raises UsageError or SourceError."""
     world = load_world(run.world, run.graph)
     from_wikidata = is_from_wikidata(params.source, run, world)
     files: dict[str, Path] = {}
@@ -102,7 +102,7 @@ def lock_inputs(params: BiokalmaParams, run: RunOptions) -> Locked[BiokalmaInput
 
 
 def check_relations(relations: Sequence[str], class_qid: str) -> list[str]:
-    """Return the relations to take pairs from, those between people by default; UsageError for an unknown one."""
+    """Return the relations to take pairs from, by default those between people; UsageError for an unknown one."""
     known = load_pair_relations()
     if unknown := [pid for pid in relations if pid not in known.labels]:
         raise UsageError(

@@ -1,4 +1,4 @@
-"""The first steps of BioKaLMA: pairs of people, the items that their names mean, what is known of them, and the paragraph to begin with (paper, Appendix A.1 to A.3)."""
+"""First stages of BioKaLMA: pairs of people, their items, knowledge pools and first paragraph (Appendix A.1 to A.3)."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -55,7 +55,7 @@ _NAMED_IN_REASON = 6
 
 
 def check_class(run: Run, inputs: BiokalmaInputs) -> None:
-    """Raise UsageError for a class of which the Wikidata says nothing, before any pair is drawn from it."""
+    """Raise UsageError for a class that Wikidata does not know, before any pair is drawn."""
     qid, wikidata = inputs.params.class_qid, run.services.wikidata
     if not inputs.from_wikidata or qid == HUMAN:
         return
@@ -82,7 +82,7 @@ def read_person_pairs(batch: Batch) -> Receipt:
 
 @task(cache_key_fn=batch_key, persist_result=True)
 def draw_person_pairs(batch: Batch) -> Receipt:
-    """Take the pairs of a class that a relation joins from the world's Wikidata (our default beside files)."""
+    """Take the pairs of a class that a relation joins from the world's Wikidata (our alternative to files)."""
     work = work_on(batch)
     inputs = work.inputs(BiokalmaInputs)
     facts = take_facts(work, batch.unit, inputs.limits[batch.unit], name=partial(look_up_labels, language="en"))
@@ -118,13 +118,13 @@ def _draw_pair(work: Work, fact: TakenFact, is_instance: Mapping[str, bool]) -> 
 
 
 def choose_reading(inputs: BiokalmaInputs) -> Task[[Batch], Receipt]:
-    """Return the step that reads pairs from the build's source."""
+    """Return the stage that reads pairs from the build's source."""
     return draw_person_pairs if inputs.from_wikidata else read_person_pairs
 
 
 @task(cache_key_fn=batch_key, persist_result=True)
 def resolve_people(batch: Batch) -> Receipt:
-    """Find the two items that bear the names and are joined by the relation (Appendix A.2); all candidates are kept."""
+    """Find the two items with these names that the relation joins (Appendix A.2); publish all candidates."""
     work = work_on(batch)
     rows = work.rows(PersonPair)
     bearers, failed = look_up_bearers(work, ((row.id, name) for row in rows for name in (row.person, row.other)))
@@ -141,7 +141,7 @@ def resolve_people(batch: Batch) -> Receipt:
 def _look_up_values(
     work: Work, rows: Sequence[PersonPair], bearers: Bearers
 ) -> tuple[dict[tuple[str, str], set[str]], dict[str, Reject]]:
-    """Return (relation, bearer of a person's name) → its values, and row id → what failed."""
+    """Return (relation, bearer of a person's name) → its values, and row id → Reject."""
     values: dict[tuple[str, str], set[str]] = {}
     failed: dict[str, Reject] = {}
     by_relation: dict[str, list[PersonPair]] = defaultdict(list)
@@ -166,7 +166,7 @@ def _resolve(
     others = [item.qid for item in bearers[row.other] if is_instance[item.qid]]
     joined = [(a, b) for a in people for b in others if b in values[row.relation, a] and a != b]
     if fold_name(row.person) == fold_name(row.other):
-        # of two who have one name and are each other's siblings, either may come first
+        # siblings with the same name match in both orders
         joined = [(a, b) for a, b in joined if (b, a) not in joined or id_number(a) < id_number(b)]
     roles: tuple[tuple[Literal["person", "other"], str, list[tuple[Qid, Qid]]], ...] = (
         ("person", row.person, joined),
@@ -213,9 +213,9 @@ def _join_names(found: Sequence[str]) -> str:
 
 @task(cache_key_fn=batch_key, persist_result=True)
 def unite_pairs(batch: Batch) -> Receipt:
-    """Unite pairs of the same two people: a child and its father are one pair, whatever joins them.
+    """Merge pairs of the same two people: a child and its father are one pair, whatever relation joins them.
 
-    Of several the one with a paragraph stays, then the one that came first. Of a person's pairs the first few stay.
+    A pair with a paragraph is preferred, then the first. Of a person's pairs only the first `per_person` stay.
     """
     work = work_on(batch)
     per_person = work.inputs(BiokalmaInputs).params.per_person
@@ -237,7 +237,7 @@ def unite_pairs(batch: Batch) -> Receipt:
 
 
 DATES = frozenset({"P569", "P570", "P571", "P576"})
-"""Birth and death; beginning and end of what is no person. Other dates and numbers are no knowledge of a pool."""
+"""Birth and death of people; inception and dissolution of others. Pools contain no other dates or numbers."""
 BORN = "P569"
 COUNTED = {"countries": ("P27",), "cities": ("P19", "P20"), "occupations": ("P106",)}
 """Column → properties whose values the report counts (§2.3)."""
@@ -246,7 +246,7 @@ WIKIPEDIA_LICENCE, WIKIDATA_LICENCE = "CC-BY-SA-4.0", "CC0-1.0"
 
 @task(cache_key_fn=batch_key, persist_result=True)
 def pool_knowledge(batch: Batch) -> Receipt:
-    """Read the graph of one hop around both people, without what says nothing of a life (Appendix A.2)."""
+    """Fetch both people's one-hop graphs, without properties irrelevant to a biography (Appendix A.2)."""
     work = work_on(batch)
     rows = work.rows(ResolvedPair)
     facts, failed = look_up_item_facts(work, ((row.id, qid) for row in rows for qid in row.names))
@@ -255,7 +255,7 @@ def pool_knowledge(batch: Batch) -> Receipt:
 
 
 def load_left_out(class_qid: str) -> set[str]:
-    """Return the PIDs of properties that no pool of a class holds."""
+    """Load the PIDs of properties that are excluded from a class's pools."""
     lists = ("pool_left_out", "organisation_properties") if class_qid == HUMAN else ("pool_left_out",)
     return {f"P{number}" for name in lists for number in load_properties(name)}
 
@@ -286,7 +286,7 @@ def _pool(row: ResolvedPair, facts: Mapping[str, Sequence[Fact]], left_out: set[
 def _distinguish_people(
     row: ResolvedPair, of_person: Sequence[Fact], of_other: Sequence[Fact]
 ) -> tuple[str, str] | Reject:
-    """Return the two names; two who have one name are called the elder and the younger, by their dates of birth."""
+    """Return the two names; equal names get "(the elder)" and "(the younger)", by dates of birth."""
     if fold_name(row.person) != fold_name(row.other):
         return row.person, row.other
     born = [
@@ -328,7 +328,7 @@ def make_pool(qid: str, facts: Iterable[Fact], left_out: set[str]) -> list[Piece
 
 
 def _year(date: str) -> int:
-    """Return the year of a date as RDF has it; astronomical years count from 0, which is 1 BC."""
+    """Return the year of an RDF date, negative before the common era; the date's astronomical year 0 is 1 BC."""
     sign = -1 if date.startswith("-") else 1
     year = sign * int(date.lstrip("+-").split("-")[0])
     return year if year > 0 else year - 1
@@ -336,7 +336,7 @@ def _year(date: str) -> int:
 
 @task(cache_key_fn=batch_key, persist_result=True)
 def describe_pairs(batch: Batch) -> Receipt:
-    """Find the paragraph that evolution begins with: the source's, else from an article, else the relation in words."""
+    """Find the paragraph that evolution starts from: the source's, else an article's, else the relation in words."""
     work = work_on(batch)
     rows = work.rows(PooledPair)
     articles, failed = _read_articles(work, [row for row in rows if row.paragraph is None])
@@ -367,7 +367,7 @@ def _describe(work: Work, row: PooledPair, articles: Mapping[str, PageText]) -> 
 
 
 def _read_articles(work: Work, rows: Sequence[PooledPair]) -> tuple[dict[str, PageText], dict[str, Reject]]:
-    """Return QID → text of its English article as of the epoch; items without an article are left out."""
+    """Fetch QID → text of its English article as of the epoch, without items that have no article."""
     wikipedia = work.run.services.wikipedia
     asked = [(row.id, qid) for row in rows for qid in row.names]
     items, failed = look_up_items(work, asked)
@@ -387,7 +387,7 @@ def _read_articles(work: Work, rows: Sequence[PooledPair]) -> tuple[dict[str, Pa
 
 @task(cache_key_fn=batch_key, persist_result=True)
 def count_relations_of_all(batch: Batch) -> Receipt:
-    """Count in how many people's graphs each relation occurs, over all pairs of the build (Equation 1)."""
+    """Count the people's graphs in which each relation occurs, over all pairs of the build (Equation 1)."""
     work = work_on(batch)
     rows = work.rows(DescribedPair)
     counts = count_relations([pool for row in rows for pool in (row.person_pool, row.other_pool)])

@@ -1,4 +1,4 @@
-"""How BioKaLMA is published and released (questions with their minimum knowledge, and how they evolved), and what reports and a build's page show of it (§2.3)."""
+"""Publish and release BioKaLMA (questions, minimum knowledge, rounds), with report facts and page figures (§2.3)."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 def publish_biokalma(
     build: "Build", resolved: "Dataset", counted: "Dataset", evolved: "Dataset", asked: "Dataset"
 ) -> BuildReport:
-    """Publish the questions, their rounds with all candidates, the items that bore the names, and the counts of relations."""
+    """Publish the questions, rounds with all candidates, items that bear the names, and relation counts."""
     published = rows_from_arrow(BiographyRow, asked.table(BiographyRow))
     ids = {row.id for row in published}
     pairs = [row for row in rows_from_arrow(EvolvingPair, evolved.table(EvolvingPair)) if row.id in ids]
@@ -74,14 +74,14 @@ _BELONGS = Belonging(column="row_id")
 
 
 def list_pages(row: Mapping[str, Any], wiki: str) -> Iterator[Page]:
-    """Yield the article that the first round's text is from, where it is from one."""
+    """Yield the article that the first round's text is from, if any."""
     for each in row["text_pages"]:
         title, _, revision = each.rpartition(", revision ")
         yield Page.of_wiki(wiki, title, revision)
 
 
 def tell_beside(facts: Mapping[str, Any], rows: int) -> Beside:
-    """Return figures beside the paper's (§2.3)."""
+    """Return figure → (this build's value, the paper's value) (§2.3)."""
     return {"questions": (rows, 1_085), "pieces of knowledge a question": (facts["pieces_per_question"]["mean"], 6.8)}
 
 
@@ -157,7 +157,7 @@ _TABLE = "biokalma"
 
 
 def list_distributions(build: Published) -> Iterator[Figure]:
-    """Yield what rows have how many of."""
+    """Yield charts: pieces per question, relations, properties, text sources, deciding scores."""
     knowledge = build.column(_TABLE, "minimum_knowledge")
     yield draw_counts(
         "pieces",

@@ -1,4 +1,4 @@
-"""GRANOLA-EQ as commands know it."""
+"""The GRANOLA-EQ `Benchmark`: tables, row matching, audit and assets."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -16,14 +16,14 @@ _TOLD = {True: "holds the fact", False: "knows other values alone", None: "does 
 
 
 def list_read_ids(row: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the ids under which a row was read: its place in a file, or its fact."""
+    """Return the ids under which a row was read: file and row number, or its fact."""
     _, *fact = row["source_name"].rsplit(" ", 3)
     subject, pid, value = fact if len(fact) == 3 else ("", "", "")
     return (f"{row['source_name']}:{row['source_row']}", f"{pid}-{subject}-{value}")
 
 
 def explain_row(row: GranolaRow) -> Iterator[str]:
-    """Yield what a row says, as lines to read."""
+    """Yield a row's contents as readable lines."""
     yield f"  source      {row.source_name}, row {row.source_row}, relation {row.relation}"
     yield f"  question    {row.question}"
     made = {True: " (made of its claims)", False: ""}
@@ -44,7 +44,7 @@ def explain_row(row: GranolaRow) -> Iterator[str]:
 
 
 def explain_candidates(candidates: Sequence[CandidateRow], services: Mapping[str, str]) -> Iterator[str]:
-    """Yield the items that bear the names of a row: those of the question first, by number."""
+    """Yield the items that bear a row's names as lines: question entity first, each sorted by QID number."""
     yield f"  items of {services['wikidata']} with these names:"
     by_number = sorted(candidates, key=lambda each: id_number(each.qid))
     for each in sorted(by_number, key=lambda each: each.role, reverse=True):

@@ -1,4 +1,4 @@
-"""From names to items (GRANOLA-EQ, paper §3.1 and Appendix B): QIDs with all candidates, descriptions, popularity."""
+"""Stages that resolve names to items (GRANOLA-EQ, paper §3.1, Appendix B): QIDs, descriptions, popularity."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -57,16 +57,16 @@ Bearers = tuple[Sequence[Candidate], Sequence[Candidate]]
 """Items that bear the name of the question entity, and those that bear the answer's."""
 OTHER_VALUE = "graph_has_another_value"
 AUTO_RULES: AutoRules = {OTHER_VALUE: "open", "another_country": "drop", "nothing_in_common": "drop"}
-"""What the policy `auto` does: a row that the Wikidata contradicts may be right or wrong, so that a reviewer decides."""
+"""Review flag → action of the policy `auto`: a row that Wikidata contradicts may be right, so a reviewer decides."""
 _HOPS = 5
-"""So many steps outwards are taken from a place."""
+"""Maximum steps outwards from a place."""
 
 
 @task(cache_key_fn=batch_key, persist_result=True)
 def find_qids(batch: Batch) -> Receipt:
-    """Look up the QIDs of both entities by exact label, then alias; keep all candidates, choose one (Appendix B).
+    """Look up the QIDs of both entities by exact label, then alias; choose one, keep all candidates (Appendix B).
 
-    Items that the source names are not looked up.
+    Items named by the source are not looked up.
     """
     work = work_on(batch)
     rows = work.rows(EntityQuestion)
@@ -86,8 +86,8 @@ def find_qids(batch: Batch) -> Receipt:
 def describe_entities(batch: Batch) -> Receipt:
     """Fetch the English descriptions of both entities (§3.1, Appendix B); a missing one is made of the item's claims.
 
-    Where the Wikidata does not hold the fact, a row whose items are surely namesakes of those that are meant is dropped,
-    and one whose items are doubtful goes into the review queue (ours).
+    Where Wikidata does not have the fact, a row is dropped if its items are certainly wrong namesakes, and goes into
+    the review queue (our addition) if they are doubtful.
     """
     work = work_on(batch)
     rows = work.rows(LinkedQuestion)
@@ -141,7 +141,7 @@ def measure_popularity(batch: Batch) -> Receipt:
 
 
 def _list_items(row: LinkedQuestion, policy: str) -> tuple[str, ...]:
-    """Return the QIDs that a row needs: of both entities, and of all places of the answer's name where several may be meant."""
+    """Return the QIDs of a row's entities, and of all places with the answer's name where several may be meant."""
     is_open = policy == "linked" and row.relation in PLACE_RELATIONS and not row.fact_in_graph
     return (row.question_entity_qid, row.answer_entity_qid, *(row.answer_rivals if is_open else ()))
 
@@ -153,7 +153,7 @@ def _look_up_bearers(
     described: Mapping[str, Description],
     made: Mapping[str, str],
 ) -> tuple[dict[str, Bearer], dict[str, Reject]]:
-    """Return QID → what is compared of an item, for the rows whose fact the Wikidata does not hold, and row id → Reject."""
+    """Return QID → the item's compared data, for rows whose fact Wikidata does not have, and row id → Reject."""
     doubtful = [row for row in rows if not row.fact_in_graph]
     asked = [(row.id, qid) for row in doubtful for qid in _list_items(row, policy) if qid in described]
     claims, failed = look_up_claims(work, asked, COMPARED)
@@ -185,11 +185,11 @@ def _describe_row(row: LinkedQuestion, described: Mapping[str, Description], mad
 
 
 def _find_namesake(row: DescribedQuestion, bearers: Mapping[str, Bearer], policy: str) -> Reject | ReviewItem | None:
-    """Return what speaks against the items of a row of which the Wikidata does not hold the fact.
+    """Return a reject or review item for the items of a row whose fact Wikidata does not have; None where they stay.
 
-    A reject where the relation cannot hold between them; else a review item where the Wikidata knows other values alone.
-    Beyond the paper's policy, a reject where the question entity is called otherwise and bears the name as an alias alone,
-    or where several places bear the answer's name and nothing says which is meant; else a review item for a doubt.
+    A reject where the relation cannot hold between them; else a review item where Wikidata has only other values.
+    Except with the paper's policy, also a reject where the question's name is only an alias of its entity, or where
+    several places bear the answer's name and nothing tells which is meant; else a review item for a doubt.
     """
     subject, value = bearers[row.question_entity_qid], bearers[row.answer_entity_qid]
     sides = ((row.question_entity, subject), (row.answer, value))
@@ -219,7 +219,7 @@ def _may_be_place(one: Bearer) -> bool:
 
 
 def _format_years(relation: str, one: Bearer) -> str:
-    # other relations ask for no dates, and what they say must not depend on the rows of the same batch
+    # other relations need no dates, and a row's text must not depend on other rows of its batch
     known = relation in RELATIVES and (one.born is not None or one.died is not None)
     return f" ({'–'.join('' if year is None else str(year) for year in (one.born, one.died))})" if known else ""
 
@@ -233,7 +233,7 @@ def _find_bearers(row: EntityQuestion, found: Mapping[str, Sequence[Candidate]])
 def _look_up_held(
     work: Work, rows: Sequence[EntityQuestion], bearers: Mapping[str, Bearers]
 ) -> tuple[dict[str, Held], dict[str, Reject]]:
-    """Return row id → which pairs of bearers hold the relation, and row id → Reject where the Wikidata failed."""
+    """Return row id → the pairs of bearers for which the relation holds, and row id → Reject where Wikidata failed."""
     wikidata = work.run.services.wikidata
     calls = (
         (row.id, (row.relation, candidate.qid), call_neighbours(wikidata.identity, candidate.qid, [row.relation]))
@@ -268,10 +268,10 @@ def _look_up_held(
 def _link(
     row: EntityQuestion, bearers: Bearers, held: Held | None, policy: str, candidates: list[CandidateRow]
 ) -> Outcome:
-    """Choose a QID for both names of a row, and note all candidates.
+    """Choose a QID for both names of a row, and append all candidates to `candidates`.
 
-    The paper keeps the smallest numbers even where they are wrong; with that policy a row is dropped when the Wikidata
-    shows that other items of the same names hold the relation and the chosen ones do not.
+    The paper keeps the smallest QID numbers even where they are wrong. With that policy, a row is dropped where, by
+    Wikidata, the relation holds for other items of the same names and not for the chosen ones.
     """
     names: tuple[tuple[Role, str], ...] = (("question", row.question_entity), ("answer", row.answer))
     for (role, name), options in zip(names, bearers, strict=True):

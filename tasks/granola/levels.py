@@ -1,4 +1,4 @@
-"""Steps that write, score and clean the levels of an answer (GRANOLA-EQ, paper §3.1, §3.3, Table 8; Appendix B, "Data cleaning")."""
+"""Stages that write, score and clean an answer's levels (paper §3.1, §3.3, Table 8; Appendix B, "Data cleaning")."""
 
 from collections.abc import Sequence
 
@@ -30,7 +30,7 @@ from factmill.tasks.lookups.facts import look_up_around
 
 @task(cache_key_fn=batch_key, persist_result=True)
 def generate_granular_answers(batch: Batch) -> Receipt:
-    """Ask the author for answers from fine to coarse, one call a row (§3.1, Table 8)."""
+    """Ask the author model for answers from fine to coarse, one call per row (§3.1, Table 8)."""
     work = work_on(batch)
     prompt = load_prompt(LEVELS_PROMPT)
     asked = [
@@ -57,10 +57,10 @@ def generate_granular_answers(batch: Batch) -> Receipt:
 
 @task(cache_key_fn=batch_key, persist_result=True)
 def score_description_consistency(batch: Batch) -> Receipt:
-    """Score both descriptions by the share of samples that find them inconsistent with the question (Appendix B).
+    """Score both descriptions by the share of samples that call them inconsistent with the question (Appendix B).
 
-    Each is asked once with n samples at temperature 1; rows with a score above the limit are rejected, scores kept. The
-    limit holds for facts of the Wikidata too: the items are right, but the question may make no sense of them.
+    Each takes one call with n samples at temperature 1. Rows with a score above the limit are rejected; scores are
+    published. The limit also applies to Wikidata facts: their items are right, but the question may not fit them.
     """
     work = work_on(batch)
     prompt = load_prompt(CONSISTENCY_PROMPT)
@@ -105,7 +105,7 @@ def score_description_consistency(batch: Batch) -> Receipt:
 
 
 def _read_score(_: AnsweredQuestion, texts: Sequence[str]) -> float | Unreadable:
-    """Return the share of No among the samples that can be read; Unreadable when none can."""
+    """Return the share of No among the readable samples; Unreadable when there are none."""
     read = {text: read_verdict(text) for text in set(texts)}
     verdicts = [read[text] for text in texts]
     score = score_error(verdicts).score
@@ -115,12 +115,12 @@ def _read_score(_: AnsweredQuestion, texts: Sequence[str]) -> float | Unreadable
 
 
 _HOPS = 5
-"""So many steps outwards are taken from an answer's claims."""
+"""Maximum steps outwards from an answer's claims."""
 
 
 @task(cache_key_fn=batch_key, persist_result=True)
 def remove_trivial_answers(batch: Batch) -> Receipt:
-    """Remove answers that are trivial, repeated or rest on nothing; drop rows with too few left (Appendix B, §3.3)."""
+    """Remove trivial, repeated and unsupported answers; drop rows with too few left (Appendix B, §3.3)."""
     work = work_on(batch)
     trivial = read_trivial_answers(load_list(TRIVIAL_LIST))
     relations, lexicon = load_relations(), load_lexicon()

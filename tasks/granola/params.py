@@ -1,4 +1,4 @@
-"""GRANOLA-EQ's parameters, and what a build depends on by them: its source, relations and window of page views (paper Appendix B)."""
+"""GRANOLA-EQ's parameters and the inputs resolved from them: source, relations, page view window (paper Appendix B)."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -25,7 +25,7 @@ _EMBEDDED = ROOT / "data" / "world" / "sources" / "entityquestions"
 
 
 class GranolaParams(Params):
-    """What a build of GRANOLA-EQ can be told."""
+    """Parameters of a GRANOLA-EQ build."""
 
     source: Annotated[tuple[str, ...], Option(metavar="PATH")] = ()
     """File or folder to read (repeatable); `wikidata`: the facts of the Wikidata itself. Default: our own, or those facts where the Wikidata is another than the embedded one."""
@@ -50,22 +50,22 @@ class GranolaParams(Params):
 
 
 class GranolaInputs(Inputs):
-    """What the steps of GRANOLA-EQ read."""
+    """Resolved inputs of GRANOLA-EQ's stages."""
 
     resolved: ClassVar = frozenset({"source", "relations", "limit", "review"})
     params: GranolaParams
     reviewing: Reviewing
     from_wikidata: bool
-    """True where questions are made of the facts of the world's Wikidata."""
+    """True where questions are made from the facts of the world's Wikidata."""
     limits: dict[str, int | None]
-    """Relation → most rows to read of it; None: all."""
+    """Relation → maximum rows to read; None: all."""
     views_from: str
-    """First day of the page views that make popularity, YYYYMMDD."""
+    """First day of the page views that popularity sums, YYYYMMDD."""
     views_to: str
 
 
 def lock_inputs(params: GranolaParams, run: RunOptions) -> Locked[GranolaInputs]:
-    """Return what the build depends on; UsageError for an unknown relation or a source that cannot be placed."""
+    """Resolve the build's inputs; UsageError for an unknown relation or a source file that fits no relation."""
     from factmill.tasks.storage.reviews import open_review
 
     relations = check_relations(params.relations)
@@ -95,7 +95,7 @@ def lock_inputs(params: GranolaParams, run: RunOptions) -> Locked[GranolaInputs]
 
 
 def name_files(files: Mapping[str, Sequence[Path]]) -> dict[str, list[SourceFile]]:
-    """Return relation → its files by their own names, with their folder's before it where two are alike."""
+    """Return relation → its files with their digests and names; files with equal names get their folder's name too."""
     alike = Counter(path.name for found in files.values() for path in found)
     return {
         pid: [
@@ -107,8 +107,7 @@ def name_files(files: Mapping[str, Sequence[Path]]) -> dict[str, list[SourceFile
 
 
 def list_unused(paths: Sequence[Path], used: Mapping[str, Sequence[Path]], asked: Sequence[str]) -> list[str]:
-    """Return a note on the files of the source's folders that no relation uses; other relations than those asked for are
-    left out knowingly."""
+    """Return notes on files in the source's folders that no relation uses, except files of relations not asked for."""
     known = load_relations() if asked else {}
     left = [file for path in paths for file in list_source(path) if relation_of(file) in known]
     told = f"since their names begin with none of {', '.join(asked or used)}"
@@ -116,7 +115,7 @@ def list_unused(paths: Sequence[Path], used: Mapping[str, Sequence[Path]], asked
 
 
 def check_relations(relations: Sequence[str]) -> list[str]:
-    """Return the relations to build, the paper's 16 by default; UsageError for one without a template."""
+    """Return the relations to build, by default the paper's 16; UsageError for one without a template."""
     known = load_relations()
     if unknown := [relation for relation in relations if relation not in known]:
         raise UsageError(

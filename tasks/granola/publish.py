@@ -1,4 +1,4 @@
-"""Publishing GRANOLA-EQ, and what its report says beside the funnel: ambiguous names, and its shape beside the paper's."""
+"""Publish GRANOLA-EQ with report facts: ambiguous names, and the data set's shape compared with the paper's."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -24,7 +24,7 @@ PAPER = {
     "share_4_or_more_answers": 0.15,
     "share_removed_by_consistency": 0.095,
 }
-"""The published data set's shape (paper §3.2 and Appendix B)."""
+"""Shape of the paper's data set (§3.2 and Appendix B)."""
 
 
 def publish_granola(build: Build, linked: Dataset, described: Dataset, cleaned: Dataset) -> BuildReport:
@@ -48,9 +48,9 @@ def publish_granola(build: Build, linked: Dataset, described: Dataset, cleaned: 
 
 
 def count_names(candidates: pa.Table) -> dict[str, int]:
-    """Return how many names were found, how many of them several items bear, and how often the policies differ.
+    """Count names, names that several items bear, rows with such a name, and rows in which the policies differ.
 
-    The policies differ in a row where the relation holds between candidates and the smallest numbers are not among them.
+    The policies differ where the relation holds between candidates, but not for those with the smallest QID numbers.
     """
     linked = pc.fill_null(candidates["linked"], False)
     told = candidates.select(["row_id", "role", "name"])
@@ -70,7 +70,7 @@ def count_names(candidates: pa.Table) -> dict[str, int]:
 
 
 def describe_shape(rows: pa.Table, summaries: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, float | int | None]]:
-    """Return figure → here, n and paper; here is None where there is no data."""
+    """Return figure → this build's value, n and the paper's value; the first is None where there is no data."""
     counts = Counter(rows["num_granola_answers"].to_pylist())
     total = counts.total()
     judged = next((summary for summary in summaries if summary["stage"] == "score_description_consistency"), None)

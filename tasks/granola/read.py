@@ -1,4 +1,4 @@
-"""The first steps of GRANOLA-EQ: questions from EntityQuestions files or from facts (paper §3.2, Appendix B)."""
+"""First stages of GRANOLA-EQ: questions from EntityQuestions files or Wikidata facts (paper §3.2, Appendix B)."""
 
 import re
 
@@ -43,9 +43,9 @@ def read_entity_questions(batch: Batch) -> Receipt:
 
 @task(cache_key_fn=batch_key, persist_result=True)
 def draw_questions(batch: Batch) -> Receipt:
-    """Make one relation's questions from the facts of the world's Wikidata, by the relation's template (§3.2).
+    """Make one relation's questions from facts of the world's Wikidata, with the relation's template (§3.2).
 
-    A row is a fact; a subject with several values gives a question with several gold answers, which is not kept.
+    A row is a fact. A subject with several values would give several gold answers and is rejected.
     """
     work = work_on(batch)
     facts = take_facts(work, batch.unit, work.inputs(GranolaInputs).limits[batch.unit], several="reject")
@@ -56,15 +56,15 @@ def draw_questions(batch: Batch) -> Receipt:
 
 
 def choose_reading(inputs: GranolaInputs) -> Task[[Batch], Receipt]:
-    """Return the step that reads questions from the build's source."""
+    """Return the stage that reads questions from the build's source."""
     return draw_questions if inputs.from_wikidata else read_entity_questions
 
 
 @task(cache_key_fn=batch_key, persist_result=True)
 def cut_question_entities(batch: Batch) -> Receipt:
-    """Cut the question entity out of the question by the relation's template (§3.1).
+    """Extract the question entity from the question with the relation's template (§3.1).
 
-    A question that contains its answer is dropped where the parameters say so.
+    With `answer_in_question` = drop, questions that contain their answer are dropped.
     """
     work = work_on(batch)
     drops = work.inputs(GranolaInputs).params.answer_in_question == "drop"
@@ -83,7 +83,7 @@ def cut_question_entities(batch: Batch) -> Receipt:
 
 
 def contains_answer(question: str, answer: str) -> bool:
-    """Return whether a question contains its answer, word by word, also as a possessive: Euclid's Elements by Euclid."""
+    """Return whether a question contains its answer as whole words, also as a possessive: Euclid's Elements."""
     return f" {normalise(answer)} " in f" {normalise(_POSSESSIVE.sub('', question))} "
 
 

@@ -1,4 +1,4 @@
-"""How GRANOLA-EQ is released (one table, all of it for testing, as the paper's is), and what a build's page shows of it (§3.1, §3.2)."""
+"""GRANOLA-EQ's release (like the paper's, one table, all for testing) and its build page's figures (§3.1, §3.2)."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -18,10 +18,10 @@ from factmill.tasks.core.rows import NONE_STATED, OWN_LICENCE, OWN_WORLD
 
 
 def find_source(lock: Mapping[str, Any], origin: Mapping[str, Any], row: Mapping[str, Any]) -> tuple[str, str]:
-    """Return where a question is from, and its licence: those of its file, where the content of that is known."""
+    """Return a question's source and licence: those of its file where the file's digest is known."""
     if lock["params"]["from_wikidata"]:
         return "Wikidata", "CC0-1.0"
-    if not origin["flow"]["source"]:  # whatever our own files were when the build was made
+    if not origin["flow"]["source"]:  # our own files, in any version
         return OWN_WORLD, OWN_LICENCE
     digest = dict(lock["sources"]["files"][row["relation"]])[row["source_name"]]
     return load_known_sources().get(digest, (row["source_name"], NONE_STATED))
@@ -85,7 +85,7 @@ _TABLE = "granola_eq"
 
 
 def list_distributions(build: Published) -> Iterator[Figure]:
-    """Yield what rows have how many of."""
+    """Yield charts: answers per question, page views, questions by relation."""
     yield draw_counts(
         "answers",
         "Answers a question, from fine to coarse",

@@ -1,6 +1,6 @@
-"""The words that descriptions and answers are read by, and the kind of thing that a description names (data/lists/*.csv).
+"""Word lists (data/lists/*.csv), and a parser that finds the kind of thing a description names.
 
-A description is taken as a noun phrase ("private research university in Durham, United States"): the head is what stands
+A description is parsed as a noun phrase ("private research university in Durham, United States"): the head is the part
 before the first preposition, comma or relative clause, and its last words name the kind of thing.
 """
 
@@ -19,16 +19,16 @@ from factmill.tasks.text.matching import normalise, singular_form
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """All lists, arranged for look-up."""
+    """All lists as look-up tables."""
 
     places: Mapping[str, str]
     """Any known name of a country or region → the name used in answers."""
     within: Mapping[str, str]
-    """Region → the region or country around it."""
+    """Region → the region or country that encloses it."""
     countries: frozenset[str]
-    """States of today, by the name used in answers."""
+    """Present states, by the name used in answers."""
     adjectives: Mapping[str, str]
-    """Adjective → country or nation; empty text for peoples and states of the past."""
+    """Adjective → country or nation; empty for peoples and former states."""
     occupations: Mapping[str, str]
     """Occupation in lower case → the wider occupation, or empty text."""
     kinds: Mapping[str, frozenset[str]]
@@ -39,7 +39,7 @@ class Words:
 
 @cache
 def load_words() -> Words:
-    """Read the lists of data/lists/; SettingsError names the file that is missing or wrong."""
+    """Load the lists of data/lists/; SettingsError names the missing or malformed file."""
     places: dict[str, str] = {}
     countries, adjectives = _read_countries(places)
     within = {}
@@ -59,12 +59,12 @@ def load_words() -> Words:
 
 @cache
 def load_word_groups() -> Mapping[str, frozenset[str]]:
-    """Return group → words that steer the reading of descriptions (data/lists/description_words.csv).
+    """Return group → words that control the parsing of descriptions (data/lists/description_words.csv).
 
     | group | words |
     |---|---|
-    | head_ends | after these a noun phrase is over |
-    | modifiers | may stand for a noun to come: `film and television actor` |
+    | head_ends | end a noun phrase |
+    | modifiers | may stand for a later noun: `film and television actor` |
     | subject_words | an adjective before them is no nationality: `French literature` |
     """
     lines = _lines("description_words.csv", ["group", "words"])
@@ -101,13 +101,13 @@ def _split(cell: str) -> list[str]:
 
 @cache
 def load_lexicon() -> Lexicon:
-    """Return what the lists know of words; names of states of the past are words like others."""
+    """Return the lists' places and nouns; names of former states count as ordinary words."""
     words = load_words()
     names = {**words.adjectives, **words.places}
     nouns = {**words.occupations, **words.classes}
     return Lexicon(
         places={
-            # as words are read: without hyphens and possessives
+            # as in texts that are read: without hyphens and possessives
             normalise(name.replace("-", " ").replace("'s ", " ")): place
             for name, place in names.items()
             if place in words.countries or place in words.within
@@ -143,22 +143,22 @@ _ENUMERATION = re.compile(r"[,;/]| and | or ")
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """The noun phrase a description opens with."""
+    """The noun phrase that begins a description."""
 
     phrase: str
     """Words before the first preposition, without article and nationality: `private research university`."""
     has_nationality: bool
-    """True when a nationality stood in front: `American`, `British-American`."""
+    """True when a nationality preceded the phrase: `American`, `British-American`."""
     noun: str
     """Longest known noun at the end of the phrase, in lower case; empty when none is known."""
 
 
 @lru_cache(maxsize=16384)
 def kinds_described(description: str) -> frozenset[str]:
-    """Return the kinds of things a description can stand for; empty when it is not understood.
+    """Return the kinds of things that a description can name; empty when it is not understood.
 
-    Among the first phrases of an enumeration a person comes first ("film and television actor" is no film); otherwise
-    the first phrase that is understood decides.
+    In an enumeration, a phrase that names a person takes precedence ("film and television actor" is no film); otherwise
+    the first phrase understood decides.
     """
     kinds = load_words().kinds
     text = _OF_GROUP.sub("", tidy_description(description))
@@ -178,7 +178,7 @@ def kinds_described(description: str) -> frozenset[str]:
 
 
 def tidy_description(text: str) -> str:
-    """Return a description without brackets and closing stop, white space and the capital's comma made plain."""
+    """Return a description without brackets and final stop, with single spaces and "Washington D.C." in one form."""
     plain = _BRACKET.sub(_keep_places, " ".join(text.split()))
     plain = _SELF_NAMING.sub("", _SENTENCE_END.split(plain, maxsplit=1)[0])
     plain = re.sub(r"Washington,? (?:D\. ?C\.|DC\b)", "Washington D.C.", plain)
@@ -186,14 +186,14 @@ def tidy_description(text: str) -> str:
 
 
 def _keep_places(bracket: re.Match[str]) -> str:
-    """Return a bracket's words as part of the phrase when they are places: `Ithaca (New York, US)`."""
+    """Return a bracket's words as part of the phrase when they are places, else nothing: `Ithaca (New York, US)`."""
     is_of_places = all(part in load_words().places for part in bracket[1].split(", "))
     return f", {bracket[1]}" if is_of_places else ""
 
 
 @lru_cache(maxsize=16384)
 def read_head(description: str) -> Head:
-    """Return the noun phrase that a tidied description opens with."""
+    """Return the noun phrase that begins a tidied description."""
     text = _OPENING.sub("", _OF_GROUP.sub("", description))
     end = _head_end().search(text)
     phrase, rest = (text[: end.start()], text[end.start() :].strip()) if end else (text, "")
@@ -214,7 +214,7 @@ def _head_end() -> re.Pattern[str]:
 
 
 def cut_nationality(phrase: str) -> tuple[bool, str]:
-    """Return whether a phrase holds a nationality, and what follows it: `award-winning American film actor` gives `film actor`."""
+    """Return whether a phrase has a nationality, and the rest: `famous American film actor` gives `film actor`."""
     found, rest = _cut_front(phrase.split())
     words = phrase.split()
     for start in range(1, min(len(words), 6)):
@@ -226,7 +226,7 @@ def cut_nationality(phrase: str) -> tuple[bool, str]:
 
 
 def _cut_front(words: list[str]) -> tuple[bool, str]:
-    """Cut the nationality off the front; `French-born` says where someone came from, not what they are, and is passed over."""
+    """Cut a leading nationality; `French-born` gives an origin, not a nationality, and is skipped."""
     start = next((at for at, word in enumerate(words) if not word.endswith("-born")), len(words))
     if start < len(words) - 1 and _is_no_nationality(words[start:]):
         return False, " ".join(words[start:])
@@ -246,7 +246,7 @@ def _cut_front(words: list[str]) -> tuple[bool, str]:
 
 
 def _is_no_nationality(words: list[str]) -> bool:
-    """True for American football and French literature: the adjective belongs to the thing, not to the person."""
+    """True for American football and French literature: the adjective belongs to the noun, not to the person."""
     if words[1].lower() == "football" and words[0] in _FOOTBALL_CODES:
         return True
     kinds = load_words().kinds
@@ -266,7 +266,7 @@ def _is_nationality(text: str) -> bool:
 
 
 def _find_noun(phrase: str, rest: str) -> str:
-    """Return the longest noun of the lists that the phrase ends with, in lower case; empty when there is none."""
+    """Return the longest listed noun at the phrase's end, in lower case; empty when there is none."""
     kinds = load_words().kinds
     words = phrase.lower().split()
     for start in range(max(0, len(words) - 4), len(words)):
@@ -280,5 +280,5 @@ def _find_noun(phrase: str, rest: str) -> str:
 
 
 def _is_modifier(phrase: str) -> bool:
-    """True for words like `film` and `stage` that may stand for the noun to come: film and television company."""
+    """True for words like `film` and `stage` that may stand for a later noun: film and television company."""
     return bool(phrase) and all(word in load_word_groups()["modifiers"] for word in phrase.lower().split())

@@ -1,21 +1,23 @@
-"""The citations of a text, told apart from it: of an answer, and of an annotated paragraph (BioKaLMA, §2.1, §3.3, Table 9).
+"""Parse citations out of a text: an answer, or an annotated paragraph (BioKaLMA, §2.1, §3.3, Table 9).
 
     citation = "[" qid ["," name] ("," property ":" value)+ ("," qid ("," property ":" value)+)* "]"
     qid      = ["qid:"] "Q" number
     name     = ["name:"] text
     mark     = "[NA]"
 
-A bracket is one of these where it opens with a QID, with `qid:` or with NA, or where a property that the graph knows stands in
-it with a colon; any other ([1], [sic]) is text. What is in the graph is read by it, part after part, the longest label first,
-whatever commas, colons and brackets labels hold, and back where what follows makes no sense, until its own bracket closes.
-Labels stand in the graph's own letters, or ids in their place. They are looked up by length, so that a long answer takes time
-by its length and by how many lengths there are. What is not in the graph is read by the grammar: a part ends where a comma or semicolon, a property that the graph knows (in any case) or words that begin small, and a colon follow. So "place of birth: Paris,
-Texas" is one value, unless the graph itself has Paris and goes on. Every property with its value is a citation of its own,
-however many share a bracket; values in a row behind one property are citations too, where the graph has them.
+A bracket is a citation or mark if it opens with a QID, `qid:` or NA, or contains a property of the graph before a
+colon; any other bracket ([1], [sic]) is text. Parts that the graph has are matched with its labels (or their ids),
+letter for letter, the longest label first, whatever commas, colons and brackets labels contain. Matching goes on to the
+citation's own closing bracket and backtracks where the next part does not match. Labels are looked up by length, so
+time grows with the answer's length and the number of distinct lengths. Other parts follow the grammar: a part ends
+before a comma or semicolon that is followed by a property of the graph (in any case) or by words that begin in lower
+case, and a colon. So "place of birth: Paris, Texas" is one value, unless the graph has Paris and the rest also matches.
+Each property with its value is a separate citation, also within one bracket; further values after one property are
+citations too, where the graph has them.
 
-A bracket that opens like a citation and is none is malformed, with a reason, and counts as a citation that is not correct:
-§4.2 wants one "complete with all three parts". It is never mended by guessing. A citation belongs to the sentence that
-stands before it, also behind its full stop. All of this takes time linear in the answer.
+A bracket that opens like a citation but is none is malformed, with a reason, and counts as an incorrect citation: §4.2
+requires one "complete with all three parts". It is never repaired by guessing. A citation belongs to the sentence
+before it, also after its full stop. Reading takes time linear in the answer.
 """
 
 import html
@@ -32,7 +34,7 @@ from factmill.tasks.core.rows import StrictModel
 from factmill.tasks.text.sentences import split_sentences
 
 Key = tuple[str, str, str]
-"""A piece as it is compared: QID, label of the property, label of the value."""
+"""A piece in compared form: QID, property label, value label."""
 
 _INVISIBLE = re.compile("[\u00ad\u200b\u200e\u200f\u2060\ufeff\u202a-\u202e\u2066-\u2069]")
 _BRACKETS = str.maketrans("［］【】〔〕", "[][][]")
@@ -42,7 +44,7 @@ _SPACES, _LINES = re.compile(r"[^\S\n]+"), re.compile(r" ?\n\s*")
 _WIDE = str.maketrans("\n：，；Ｑ０１２３４５６７８９", " :,;Q0123456789")
 
 DRESS = '["“”*_`]{0,40}+'
-"""Quotes and emphasis that may stand around a label; bounded, since a search begins at each of them."""
+"""Quotes and emphasis that may wrap a label; bounded, since a search starts at each character."""
 _DRESSED, _COLON = re.compile(DRESS), re.compile(rf"{DRESS} ?: ?")
 _CLOSES, _GOES_ON = re.compile(rf"{DRESS} ?[.,;]? ?\]"), re.compile(rf"{DRESS} ?[,;] ?")
 _QID, _MISSING = re.compile(r"(?:qid ?: ?)?(Q[1-9][0-9]*) ?[,;:] ?", re.IGNORECASE), re.compile(r"NA(?= ?[\],;])")
@@ -50,30 +52,30 @@ _NAME = re.compile(r"(?:name ?: ?)?[^:\[\]]*", re.IGNORECASE)
 
 
 def fold_answer(text: str) -> str:
-    """Return a text as it is read: entities resolved, nothing invisible, square brackets alone, single spaces and lines."""
+    """Normalise a text: entities resolved, no invisible characters, ASCII brackets, single spaces and newlines."""
     shown = _INVISIBLE.sub("", html.unescape(text)).translate(_BRACKETS)
     shown = unicodedata.normalize("NFC", _ESCAPED.sub(r"\1", shown))
     return _LINES.sub("\n", _SPACES.sub(" ", shown))
 
 
 def flatten(shown: str) -> str:
-    """Return a folded text on one line, full-width marks made plain; every character keeps its place."""
+    """Return a folded text on one line, with full-width characters as ASCII; every character keeps its offset."""
     return shown.translate(_WIDE)
 
 
 def compare_label(label: str) -> str:
-    """Return a label as it is compared: letter for letter, in its own case."""
+    """Return a label's compared form: folded, on one line, case kept."""
     return flatten(fold_answer(label)).strip()
 
 
 def make_key(qid: str, property_label: str, value: str) -> Key:
-    """Return what two writings of one triple have in common."""
+    """Return the key that all spellings of a triple share."""
     return qid.upper(), compare_label(property_label), compare_label(value)
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What one part of a bracket says: a property with its value, or that knowledge is missing (no property)."""
+    """One part of a bracket: a property with its value, or a mark of missing knowledge (no property)."""
 
     qid: str
     property: str = ""
@@ -82,18 +84,18 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where reading stands."""
+    """A position of the reader."""
 
     at: int
     qid: str
     property: str = ""
-    """That the last part named: another value may follow."""
+    """Property of the last part: another of its values may follow."""
     is_head: bool = False
-    """Right behind the first QID, where a name may stand."""
+    """True right after the first QID, where a name may follow."""
 
 
 class _Spellings:
-    """Names by how they may be written, the longest first."""
+    """Names by their possible spellings, the longest first."""
 
     def __init__(self) -> None:
         self.names: dict[str, str] = {}
@@ -106,7 +108,7 @@ class _Spellings:
                 self.lengths = sorted([*self.lengths, len(written)], reverse=True)
 
     def find(self, flat: str, at: int) -> Iterator[tuple[str, int]]:
-        """Yield the names that stand at a place with their ends, first as they are, then behind quotes or emphasis."""
+        """Yield names at an offset with their ends, first without, then after quotes or emphasis."""
         for start in sorted({at, _end(_DRESSED, flat, at)}):
             for length in self.lengths:
                 name = self.names.get(flat[start : start + length])
@@ -115,10 +117,10 @@ class _Spellings:
 
 
 class KnownPieces:
-    """Pieces by person, property and value."""
+    """Index of pieces by person, property and value."""
 
     def __init__(self, pieces: Sequence[Piece]) -> None:
-        """Index pieces; of those that are written alike the first counts."""
+        """Index pieces; of pieces with the same spelling the first counts."""
         self._properties: dict[str, _Spellings] = {}
         self._values: dict[tuple[str, str], _Spellings] = {}
         labels: set[str] = set()
@@ -139,9 +141,9 @@ class KnownPieces:
         self._lengths = sorted({len(label) for label in self._labels}, reverse=True)
 
     def find_label(self, flat: str, end: int, least: int = 0) -> int | None:
-        """Return where the longest known label begins that ends at a place and stands behind a bracket, comma or semicolon.
+        """Return the start of the longest known label that ends at `end` and follows a bracket, comma or semicolon.
 
-        Case does not matter; None: no label ends there, or it begins before `least`.
+        Case does not matter. None: no label ends there, or it begins before `least`.
         """
         for length in self._lengths:
             start = end - length
@@ -161,10 +163,10 @@ class KnownPieces:
         stops: Collection[int] = (),
         limit: int | None = None,
     ) -> tuple[list[Part], int] | None:
-        """Read known parts from a place to the end of their bracket; None where something else stands there.
+        """Read known parts from an offset to the end of their bracket; None where something else follows.
 
-        `stops`: places behind a comma at which reading may end as well; `limit`: of reading, the text's end where None.
-        Returns the parts with the place behind the closing bracket, or the stop.
+        `stops`: offsets after a comma where reading may also end; `limit`: last offset to read, None: the text's end.
+        Returns the parts, and the offset after the closing bracket or the stop.
         """
         end_of_all = len(flat) if limit is None else limit
         first = _Place(at, qid, is_head=is_head)
@@ -192,7 +194,7 @@ class KnownPieces:
         return None
 
     def _list_steps(self, flat: str, place: _Place) -> Iterator[tuple[Part | None, _Place]]:
-        """Yield what may stand at a place (None: what cites nothing) and where it ends."""
+        """Yield each part that may start at a position (None: text that cites nothing) and its end."""
         spelled = self._properties.get(place.qid, _Spellings())
         named = [
             (name, _end(_COLON, flat, end)) for name, end in spelled.find(flat, place.at) if _COLON.match(flat, end)
@@ -213,15 +215,15 @@ class KnownPieces:
 
 
 def _end(pattern: re.Pattern[str], flat: str, at: int) -> int:
-    """Return where a pattern that stands at a place ends; the place itself where it does not."""
+    """Return the end of a pattern's match at an offset, or the offset where it does not match."""
     found = pattern.match(flat, at)
     return found.end() if found else at
 
 
 Kind = Literal["triple", "not_available", "malformed"]
 Why = Literal["", "not_closed", "no_qid", "no_property", "no_value"]
-"""Its bracket is not closed, or another citation opens in it; no QID with a comma opens it; no property follows the QID; a
-property has no value."""
+"""The bracket is not closed, or another citation opens in it; it does not open with a QID and a comma; no property
+follows the QID; a property has no value."""
 
 _SHOWN = 200
 _HEAD = re.compile(rf"\[ ?{DRESS}(?:(?:qid|wd) ?: ?)?{DRESS}(Q[1-9][0-9]*){DRESS} ?(?:[,;:] ?|(?=\]))", re.IGNORECASE)
@@ -234,34 +236,34 @@ _WRAPS = frozenset({("(", ")"), ("[", "]"), ("*", "*"), ("_", "_"), ("`", "`")})
 _EDGES = ' "“”*_`'
 _QID_ALONE = re.compile(r"(?:qid ?: ?)?(Q[1-9][0-9]*)", re.IGNORECASE)
 _NO_PROPERTY = frozenset({"name", "qid"})
-"""Labels of what says whom a citation is about."""
+"""Labels that identify the cited item."""
 _LABEL_AT_MOST = 80
 
 
 class Citation(StrictModel):
-    """One property with its value that an answer cites, a mark of missing knowledge, or what is neither."""
+    """A cited property with its value, a mark of missing knowledge, or a malformed bracket."""
 
     sentence: int
-    """Place among the sentences of the one that it belongs to."""
+    """Index of the sentence that it belongs to."""
     text: str
-    """Its bracket as it was written, up to 200 characters; several citations may share one."""
+    """Its bracket as written, up to 200 characters; several citations may share one."""
     kind: Kind
     qid: str
-    """Of a triple; else empty, as are property and value."""
+    """QID of a triple; else empty, as are property and value."""
     property: str
-    """The graph's own label where the graph has the triple, else as it was written; likewise the value."""
+    """The graph's label where the graph has the triple, else as written; the same holds for the value."""
     value: str
     why: Why
-    """What is wrong with a malformed one."""
+    """What is wrong with a malformed citation."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cited:
-    """An answer, taken apart."""
+    """An answer, split into sentences and citations."""
 
     answer: str
     sentences: list[str]
-    """Without brackets; one empty sentence where the answer says nothing else."""
+    """Without brackets; one empty sentence where the answer has no other text."""
     citations: list[Citation]
     """In the order of the answer."""
 
@@ -274,13 +276,13 @@ class _Bracket:
     end: int
     parts: list[tuple[Part, Why]] = field(default_factory=list)
     offset: int = 0
-    """Place in the text without brackets."""
+    """Offset in the text without brackets."""
 
 
 def read_citations(answer: str, pieces: Sequence[Piece], *, is_nested: bool = False) -> Cited:
-    """Take an answer apart; `pieces` are those of the graph that the model was shown.
+    """Split an answer into sentences and citations; `pieces` are those of the graph shown to the model.
 
-    `is_nested`: a citation inside another one is text of it, as an annotated paragraph has it; else it is malformed.
+    `is_nested`: a citation inside another one is part of its text, as in annotated paragraphs; else it is malformed.
     """
     shown = fold_answer(answer)
     brackets = list(_read_brackets(shown, KnownPieces(pieces), is_nested))
@@ -289,7 +291,7 @@ def read_citations(answer: str, pieces: Sequence[Piece], *, is_nested: bool = Fa
     starts = [start for start, _ in spans]
     citations = [
         Citation(
-            # a bracket behind a full stop still stands before the next sentence begins
+            # a bracket after a full stop still precedes the next sentence
             sentence=max(0, bisect_left(starts, bracket.offset) - 1),
             text=shown[bracket.start : bracket.end][:_SHOWN],
             kind="malformed" if why else "triple" if part.property else "not_available",
@@ -305,7 +307,7 @@ def read_citations(answer: str, pieces: Sequence[Piece], *, is_nested: bool = Fa
 
 
 def _read_brackets(shown: str, known: KnownPieces, is_nested: bool) -> Iterator[_Bracket]:
-    """Yield the brackets of a folded answer that open like a citation and lie in no other one."""
+    """Yield the brackets of a folded answer that open like a citation, without those inside another."""
     flat = flatten(shown)
     closing, labelled, opening = _pair_brackets(flat, known)
     openers = [
@@ -329,7 +331,7 @@ def _read_brackets(shown: str, known: KnownPieces, is_nested: bool) -> Iterator[
 
 
 def _pair_brackets(flat: str, known: KnownPieces) -> tuple[dict[int, int], set[int], list[int]]:
-    """Return where each bracket's partner ends, the brackets in which a known property has a colon, and all that open."""
+    """Return opening bracket → end of its partner, those with a known property before a colon, and all that open."""
     closing: dict[int, int] = {}
     labelled: set[int] = set()
     opening, opened = list[int](), list[int]()
@@ -348,12 +350,12 @@ def _pair_brackets(flat: str, known: KnownPieces) -> tuple[dict[int, int], set[i
 
 
 def _read_bracket(flat: str, start: int, closed: int | None, following: int, known: KnownPieces) -> _Bracket:
-    """Read what opens like a citation; `closed`: where its partner ends, `following`: where the next one opens."""
+    """Read a bracket that opens like a citation; `closed`: end of its partner, `following`: start of the next."""
     head = _HEAD.match(flat, start)
     if head and (whole := known.read(flat, head.end(), head[1].upper(), is_head=True)):
         return _Bracket(start, whole[1], [(part, "") for part in whole[0]])
     if closed is None or following < closed:
-        # as far as where it is closed or another one opens
+        # up to where it closes or another one opens
         stop = flat.find("]", start, following) + 1
         return _Bracket(start, stop or following, [(Part(""), "not_closed")])
     if _MARK.match(flat, start):
@@ -364,7 +366,7 @@ def _read_bracket(flat: str, start: int, closed: int | None, following: int, kno
 
 
 def _read_parts(flat: str, at: int, end: int, qid: str, known: KnownPieces) -> Iterator[tuple[Part, Why]]:
-    """Yield the parts of a bracket that does not stand in the graph as a whole; `end`: behind its closing bracket."""
+    """Yield the parts of a bracket that the graph does not have as a whole; `end`: after its closing bracket."""
     labels = list(_find_labels(flat, at, end, known))
     if all(flat[start:stop].lower() in _NO_PROPERTY for start, stop, _ in labels):
         yield Part(""), "no_property"
@@ -379,7 +381,7 @@ def _read_parts(flat: str, at: int, end: int, qid: str, known: KnownPieces) -> I
             continue
         label, value = flat[start:stop], flat[value_at:following].rstrip(f",;{_EDGES}")
         before, comma, last = value.rpartition(",")
-        # a QID behind a comma opens what is cited of the next item; alone it is the value
+        # a QID after a comma begins the next item's parts; alone it is the value
         other = _QID_ALONE.fullmatch(last.strip(_EDGES)) if comma else None
         value = (before if other else value).strip(f",;{_EDGES}")
         if label.lower() not in _NO_PROPERTY:
@@ -388,7 +390,7 @@ def _read_parts(flat: str, at: int, end: int, qid: str, known: KnownPieces) -> I
 
 
 def _find_labels(flat: str, at: int, end: int, known: KnownPieces) -> Iterator[tuple[int, int, int]]:
-    """Yield where each property's label begins and ends, and where its value begins."""
+    """Yield the start and end of each property's label, and the start of its value."""
     last = at
     for colon in _BEFORE_VALUE.finditer(flat, at, end):
         start = known.find_label(flat, colon.start(), last)
@@ -407,7 +409,7 @@ def _find_labels(flat: str, at: int, end: int, known: KnownPieces) -> Iterator[t
 
 
 def _cut_out(shown: str, brackets: Sequence[_Bracket]) -> str:
-    """Return a text without its brackets, and set their places in it."""
+    """Return a text without its brackets, and set each bracket's offset in it."""
     kept: list[str] = []
     before, length, end = "", 0, 0
     for bracket in brackets:
@@ -425,14 +427,14 @@ def _cut_out(shown: str, brackets: Sequence[_Bracket]) -> str:
 
 
 def _join(before: str, stretch: str) -> str:
-    """Return what stands behind a bracket as it goes on; `before`: the last character that was kept."""
+    """Return the text after a bracket with fitting spaces; `before`: the last character kept."""
     if before.isalnum() and stretch[:1].isalnum():
         return f" {stretch}"
     return stretch.lstrip(" ") if before in ("", "\n", "(") else stretch
 
 
 def _find_sentences(text: str) -> list[tuple[int, int]]:
-    """Return where each sentence begins and ends; no sentence goes over a line's end."""
+    """Return the start and end of each sentence; no sentence spans a line break."""
     spans, at = [], 0
     for line in text.split("\n"):
         for sentence in split_sentences(line):

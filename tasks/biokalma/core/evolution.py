@@ -1,25 +1,25 @@
-"""Which piece of knowledge a paragraph gains next: specificity and coherence, and their weighted sum (BioKaLMA, Equation 1).
+"""Choose the piece of knowledge that a paragraph gains next, by specificity and coherence (BioKaLMA, Equation 1).
 
     score = α · log(2N / Count) + (1 − α) · coherence
 
-N pairs have 2N persons' graphs; Count is in how many of them the piece's relation occurs, so a relation that all have is
-worth 0, however many values it has in each. Coherence is made of 1/perplexity of the paragraph so far with the piece's
-sentence, over the candidates of one round, in one of two ways:
+N pairs have 2N persons' graphs. Count is the number of graphs in which the piece's relation occurs, so a relation in
+all graphs scores 0, however many values it has in each. Coherence is computed from 1/perplexity of the paragraph so far
+with the piece's sentence, over the candidates of one round, in one of two ways:
 
 | scale | coherence | |
 |---|---|---|
-| softmax | softmax(1/perplexity) | the paper's formula; over a whole pool it is nearly flat, so that it decides between equals in specificity alone |
+| softmax | softmax(1/perplexity) | the paper's formula; nearly flat over a pool, so it only breaks specificity ties |
 | range | from 0, the round's least coherent piece, to 1, its most coherent one | weighs as much as a relation that is e times as rare |
 
-A text that the model holds impossible (an infinite perplexity) counts as 1/∞ = 0, and so does one that it could not weigh
-(None): it is taken for the least coherent and stays in the running. The paper does not give α; 0 leaves coherence alone,
-1 specificity. Equal scores go by id, so that every build ranks alike.
+A text that the model finds impossible (infinite perplexity) counts as 1/∞ = 0, and so does one that it cannot score
+(None): it ranks as least coherent and remains a candidate. The paper does not give α; at 0 only coherence counts, at 1
+only specificity. Ties go by id, so that every build ranks alike.
 
-Perplexity is most of a build's work. Since no perplexity is below 1, 1/perplexity lies between 0 and 1, which bounds how
-far coherence can lift a piece: `find_best` asks for the perplexities that can change the choice and for no others.
+Perplexity is most of a build's work. No perplexity is below 1, so 1/perplexity lies between 0 and 1, which bounds how
+far coherence can raise a piece: `find_best` asks only for perplexities that can change the choice.
 
-Count is a relation's, so what competes is a person's relation with all the values that the set lacks. A question for a
-relation is answered by all its values, so the final set holds whole relations (`list_whole`).
+Count belongs to a relation, so the candidates are a person's relations, each with all values that the set lacks. All
+values of a relation together answer a question about it, so the final set holds complete relations (`list_whole`).
 """
 
 import math
@@ -35,29 +35,29 @@ from factmill.tasks.text.matching import fold_text
 Scale = Literal["softmax", "range"]
 """How inverse perplexities become coherence."""
 _DIGITS = 9
-"""Digits of a score: logarithms and exponentials may end otherwise in the sixteenth where a CPU lacks FMA."""
+"""Digits of a score: logarithms and exponentials may differ in the sixteenth digit where a CPU lacks FMA."""
 _CLEARLY = 2 * 10**-_DIGITS
-"""Scores that are further apart stay apart when they are rounded."""
+"""Scores that differ by more than this still differ after rounding."""
 _SAID_BY = {
     **{"P451": "P26", "P1050": "P509", "P1412": "P103", "P1344": "P607"},
     **{"P551": "P19", "P184": "P1066", "P737": "P1066", "P185": "P802"},
 }
-"""Relation → one that says the same of the same value, or nearly: partner and spouse, medical condition and cause of death,
+"""Relation → one with the same or nearly the same meaning: partner and spouse, medical condition and cause of death,
 language spoken and native language, taking part in a war and the war itself, home and birthplace, doctoral advisor or
 influence and teacher, doctoral student and student."""
 VALUES_AT_MOST = 4
-"""Values that one sentence can add; a relation that lacks more is not added."""
+"""Maximum values that one sentence can add; a relation that lacks more is not added."""
 _WORK, _STEM = {"P101", "P106"}, 5
-"""Field of work and occupation say the same where they begin alike: mathematics, mathematician."""
+"""Field of work and occupation are equivalent where their values begin alike: mathematics, mathematician."""
 
 
 def count_relations(pools: Iterable[Iterable[Piece]]) -> Counter[str]:
-    """Return PID → number of pools, one a person of a pair, that hold the relation; so many values count once."""
+    """Return PID → number of pools (one per person of a pair) with the relation, however many values each has."""
     return Counter(pid for pool in pools for pid in {piece.pid for piece in pool})
 
 
 def weigh_specificity(count: int, graphs: int) -> float:
-    """Return log(2N / Count) of a relation that `count` of the 2N `graphs` hold; ValueError when it is in none or too many."""
+    """Return log(2N / Count) of a relation in `count` of the 2N `graphs`; ValueError unless 1 ≤ count ≤ graphs."""
     if not 1 <= count <= graphs:
         raise ValueError(f"a relation was counted in {count} of {graphs} graphs; expected 1 to {graphs}")
     return math.log(graphs / count)
@@ -66,7 +66,8 @@ def weigh_specificity(count: int, graphs: int) -> float:
 def weigh_coherence(perplexities: Sequence[float | None], scale: Scale) -> list[float]:
     """Return the coherence of each candidate of a round; ValueError for a perplexity that is not above 0.
 
-    None, for a text that could not be weighed, counts as ∞; below 1, which no probability gives, as 1. Candidates that are all alike have 0 on the scale `range`.
+    None, for a text that could not be scored, counts as ∞; a value below 1, which no probability gives, as 1. On the
+    scale `range`, candidates with equal perplexities all have 0.
     """
     raw = [_lift(perplexity, scale) for perplexity in perplexities]
     if scale == "softmax":
@@ -84,12 +85,12 @@ def find_best(
     alpha: float,
     scale: Scale,
 ) -> int | list[int]:
-    """Return the place of the piece with the best score among those not refused, or the places still to be weighed.
+    """Return the index of the piece with the best score among those not refused, or the indices to be scored first.
 
-    `weighed` has the perplexities that are known, by place. The piece is the one that all perplexities together would
-    choose: first, whoever lies behind by more than coherence can make up for is out. Second, scores of the rest differ by
-    α·Δspecificity + (1−α)·factor·Δraw, where the unknown perplexities only bound the factor; what holds at both bounds
-    holds in between.
+    `weighed` maps index → known perplexity. The choice is the one that all perplexities together would give. First,
+    pieces that lag by more than coherence can make up are excluded. Second, scores of the others differ by
+    α·Δspecificity + (1−α)·factor·Δraw, where unknown perplexities only bound the factor; an order that holds at both
+    bounds holds between them.
     """
     left = [at for at in range(len(pieces)) if at not in refused]
     order = {at: _identify(pieces[at]) for at in left}
@@ -125,9 +126,9 @@ def list_candidates(
     alpha: float,
     scale: Scale,
 ) -> list[Candidate]:
-    """Return the candidates of a round with what is known of their scores: those tried in turn, then by score, else specificity.
+    """Return a round's candidates with their known scores: those tried, in order, then by score, else by specificity.
 
-    Coherence is a matter of all candidates, so it is told where all were weighed, and the score with it.
+    Coherence depends on all candidates, so it and the score are given only where all perplexities are known.
     """
     is_whole = len(weighed) == len(pieces)
     shares = weigh_coherence([weighed[at] for at in range(len(pieces))], scale) if is_whole else []
@@ -152,7 +153,7 @@ def list_candidates(
 
 
 def tell_what_decided(told: Round) -> Literal["specificity", "coherence", "coherence among equals"]:
-    """Return what chose the piece of a round, of the pieces not refused: specificity (with ids between equals), or coherence."""
+    """Return which score decided a round among the pieces not refused: specificity (ids break ties), or coherence."""
     left = told.candidates[len(told.refused) :]
     if left[0].specificity < max(each.specificity for each in left):
         return "coherence"
@@ -161,10 +162,10 @@ def tell_what_decided(told: Round) -> Literal["specificity", "coherence", "coher
 
 
 def list_new(pieces: Iterable[Piece], known: Sequence[Piece], inverses: Mapping[str, frozenset[str]]) -> list[Piece]:
-    """Return the pieces that neither `known` nor a piece before them says, be it the other way round.
+    """Return the pieces that neither `known` nor an earlier piece states, even in the inverse direction.
 
-    Who is whose child tells who is whose father (`inverses`, PairRelations), and some relations say the same of one
-    value (a partner who is the spouse), so a smallest set holds one of the two.
+    A child relation implies a father relation (`inverses`, PairRelations), and some relations mean the same for one
+    value (a partner who is the spouse), so a smallest set holds only one of the two.
     """
     said = set(map(_say, known))
     new = []
@@ -181,9 +182,9 @@ def list_new(pieces: Iterable[Piece], known: Sequence[Piece], inverses: Mapping[
 
 
 def list_missing(known: Sequence[Piece], pool: Sequence[Piece], names: Mapping[str, str]) -> list[list[Piece]]:
-    """Return the values that `known` lacks of each relation of each person, where one sentence can add them.
+    """Return, per relation of each person, the values that `known` lacks, where one sentence can add them.
 
-    `names`: QID → name of the two people; a sentence cannot name a third who is called like one of them.
+    `names`: QID → name of the two people; a sentence cannot name a third person with the same name as one of them.
     """
     held = set(map(_tell, known))
     missing: dict[tuple[str, str], dict[str, Piece]] = {}
@@ -198,9 +199,9 @@ def list_missing(known: Sequence[Piece], pool: Sequence[Piece], names: Mapping[s
 
 
 def list_whole(known: Sequence[Piece], pool: Sequence[Piece], names: Mapping[str, str]) -> list[Piece]:
-    """Return the pieces of relations all of whose values in the pool are known, and those whose value is one of the two people.
+    """Return the pieces of relations whose pool values are all known, and those whose value is one of the two people.
 
-    `names` as above. What joins the two is asked for as such, so it needs no other value of its relation.
+    `names` as above. Questions ask for the relation between the two itself, so it needs none of its other values.
     """
     held = set(map(_tell, known))
     partial = {(piece.qid, piece.pid) for piece in pool if _tell(piece) not in held or _is_namesake(piece, names)}
@@ -208,18 +209,18 @@ def list_whole(known: Sequence[Piece], pool: Sequence[Piece], names: Mapping[str
 
 
 def lacks(people: Iterable[str], pieces: Iterable[Piece]) -> list[str]:
-    """Return which of the people (QIDs) no piece is about, in order, each once."""
+    """Return the people (QIDs) that no piece is about, in order, each once."""
     told = {piece.qid for piece in pieces}
     return [qid for qid in dict.fromkeys(people) if qid not in told]
 
 
 def _tell(piece: Piece) -> tuple[str, str, str]:
-    """Return what a reader tells pieces apart by: two values that are called alike are one."""
+    """Return the key by which a reader distinguishes pieces: two values with one label are the same."""
     return piece.qid, piece.pid, piece.value
 
 
 def _is_namesake(piece: Piece, names: Mapping[str, str]) -> bool:
-    """True when a piece's value is called like one of two people and is somebody else."""
+    """True when a piece's value has the name of one of the two people but is another item."""
     return piece.value_qid not in names and fold_text(piece.value) in map(fold_text, names.values())
 
 
@@ -228,12 +229,12 @@ def _get_rank(candidate: Candidate) -> float:
 
 
 def _say(piece: Piece) -> tuple[str, str, str | None, str]:
-    """Return what a piece says, alike for relations that say the same."""
+    """Return a piece's meaning, equal for equivalent relations."""
     return piece.qid, _SAID_BY.get(piece.pid, piece.pid), piece.value_qid, piece.value
 
 
 def _lift(perplexity: float | None, scale: Scale) -> float:
-    """Return what of coherence is a text's own: 1/perplexity, or e to the power of it."""
+    """Return a text's own part of coherence: 1/perplexity, or e to the power of it for softmax."""
     if perplexity is not None and not perplexity > 0:
         raise ValueError(f"perplexity {perplexity}: expected a number above 0, or None where there is none")
     inverse = 0.0 if perplexity is None else 1 / max(perplexity, 1.0)
@@ -241,12 +242,12 @@ def _lift(perplexity: float | None, scale: Scale) -> float:
 
 
 def _bound_factor(known: Sequence[float], number: int, scale: Scale) -> tuple[float, float]:
-    """Return between which bounds lies what turns raw values into coherence, when only some of a number are known."""
+    """Return the bounds of the factor that turns raw values into coherence, when only some of `number` are known."""
     if scale == "softmax":
         total, unknown = math.fsum(known), number - len(known)
         return 1 / (total + unknown * math.e), 1 / (total + unknown)
     spread = max(known) - min(known)
-    # equal ones differ by nothing, whatever the factor
+    # equal values differ by 0, whatever the factor
     return 1.0, 1 / spread if spread else 1.0
 
 
@@ -255,6 +256,6 @@ def _score(specificity: float, coherence: float, alpha: float) -> float:
 
 
 def _identify(piece: Piece) -> tuple[int, int, int, str]:
-    """Return what a piece says, ordered by numbers; 0 stands for the item that a date is not."""
+    """Return a piece's sort key, by id numbers; a date, which has no value item, gets 0."""
     value = id_number(piece.value_qid) if piece.value_qid else 0
     return id_number(piece.qid), id_number(piece.pid), value, piece.value

@@ -1,10 +1,10 @@
-"""A piece of knowledge as a plain sentence, whose perplexity says how well it goes on a paragraph (BioKaLMA, Appendix A.3).
+"""Verbalise pieces of knowledge as sentences, whose perplexity measures their fit to a paragraph (Appendix A.3).
 
-There are three templates, by the part of speech of the relation: "Ada Lovelace's occupation is mathematician" for nouns,
-"Ada Lovelace is educated at …" for participles and for nouns with a preposition, "Ada Lovelace speaks English" for verbs.
-Which one a relation takes stands in a list (data/lists/relation_forms.csv), with a wording where its label does not read
-well; relations beyond the list go by their label. Perplexity punishes bad grammar whatever the knowledge, so values that
-take an article get it, and dates are written out.
+There are three templates, by the part of speech of the relation: "Ada Lovelace's occupation is mathematician" for
+nouns, "Ada Lovelace is educated at …" for participles and for nouns with a preposition, "Ada Lovelace speaks English"
+for verbs. A list (data/lists/relation_forms.csv) gives a relation's template, and a wording where its label does not
+read well; for other relations the label decides. Perplexity punishes bad grammar whatever the knowledge, so values get
+the article that they take, and dates are written out.
 """
 
 import csv
@@ -48,31 +48,32 @@ _LAST_WORDS = (
     "League|Force|Forces|Corps|Guard|Observatory|Library|Theatre|Gallery|Foundation|Circle|Group|Brotherhood|BBC|"
     "Agency|Conference|Bauhaus|Nations|Company"
 )
-# what is somebody's takes no article (King's College), nor does what names an office of a state
+# possessives take no article (King's College), nor do names of state offices
 _BODY = rf"(?!The |(?:\S+ )*\S+['’]s? )(?:(?!of )\S+ )*?(?:{_BODIES_OF}) (?:of|for) .+"
 _TAKES_ARTICLE = re.compile(
     rf"{_BODY}|(?!The |(?:\S+ )*\S+['’]s? )(?:(?!of )\S+ )*?(?:(?:{_LAST_WORDS})|(?:Prize|Award|Medal) (?:in|for) .+)"
 )
-"""Names that stand with "the": of institutions, prizes, wars, groups of islands."""
+"""Names that take "the": institutions, prizes, wars, groups of islands."""
 _IS_BODY = re.compile(_BODY)
-"""Those of them that are no family names."""
+"""Those names that cannot be family names."""
 
 
 @dataclass(frozen=True, slots=True)
 class RelationForm:
-    """How a relation is said."""
+    """How a relation is worded in a sentence."""
 
     form: Form
     wording: str
-    """What stands in the template: a noun, what follows "is", or a verb with what goes with it."""
+    """Words for the template: a noun, the words after "is", or a verb phrase."""
     takes_article: bool = False
-    """True where values are institutions, prizes, wars or places, whose names may stand with "the"; people and works do not."""
+    """True where values are institutions, prizes, wars or places, whose names may take "the", unlike people and
+    works."""
 
 
 def read_relation_forms(text: str) -> dict[str, RelationForm]:
-    """Read the list of forms (CSV) as PID → form; SettingsError names the line that is wrong.
+    """Parse the list of forms (CSV) as PID → form; SettingsError names the malformed line.
 
-    An empty wording stands for the label.
+    An empty wording means the label.
     """
     reader = csv.DictReader(io.StringIO(text))
     if reader.fieldnames != _COLUMNS:
@@ -94,7 +95,7 @@ def read_relation_forms(text: str) -> dict[str, RelationForm]:
 
 
 def verbalise_piece(piece: Piece, name: str, forms: Mapping[str, RelationForm], more: Sequence[Piece] = ()) -> str:
-    """Return a piece as a sentence about the person or thing of this name; `more`: further values of its relation."""
+    """Return a piece as a sentence about the item with this name; `more`: further values of its relation."""
     said = forms.get(piece.pid) or find_form(piece.property)
     subject = f"The {name}" if _IS_BODY.fullmatch(name) else name
     values = [write_date(each.value) if each.value_qid is None else each.value for each in (piece, *more)]
@@ -113,7 +114,7 @@ def verbalise_piece(piece: Piece, name: str, forms: Mapping[str, RelationForm], 
 
 
 def find_form(label: str) -> RelationForm:
-    """Return how a relation is said by the words of its label alone."""
+    """Derive a relation's form from the words of its label."""
     words = _QUALIFIER.sub("", label.replace("(s)", "")).split() or [label]
     plain = " ".join(words)
     if words[0] in _VERBS:
@@ -127,14 +128,14 @@ def find_form(label: str) -> RelationForm:
 
 
 def _add_possessive(name: str) -> str:
-    """Return a name in the possessive: an apostrophe alone after any s; a name that is one already (McDonald's) stays."""
+    """Return a name's possessive: only an apostrophe after an s; a name that is one already (McDonald's) stays."""
     if name.endswith(("'s", "’s", "'")):
         return name
     return f"{name}'" if name.casefold().endswith("s") else f"{name}'s"
 
 
 def _is_plural(wording: str) -> bool:
-    """True when the noun that the wording is about, the last one before a preposition, is in the plural."""
+    """True when the wording's main noun, the last word before a preposition, is plural."""
     words = wording.split()
     end = next((at for at, word in enumerate(words) if at and word in _PREPOSITIONS), len(words))
     noun = words[end - 1].strip(",")

@@ -1,10 +1,11 @@
-"""The relations that join a pair of people, and the paragraph about them to begin with (BioKaLMA, paper Appendix A.1, A.3).
+"""The relations that join a pair of people, and the first paragraph about them (BioKaLMA, paper Appendix A.1, A.3).
 
-A relation is told of the first of the pair; the second is its value: <William Shakespeare, spouse, Anne Hathaway>. A
-name must therefore say which of the two is meant: "father of" is the relation child, "child of" could be two and is none.
+The first person of a pair is the relation's subject, the second its value: <William Shakespeare, spouse, Anne
+Hathaway>. A relation's name must be unambiguous in this direction: "father of" is the relation child, "child of" could
+be two and is none.
 
-The paper begins with human-written paragraphs of one or two sentences that name both people. An article gives the same:
-its first sentence, which says who its subject is, and the first sentence that names the other.
+The paper starts from human-written paragraphs of one or two sentences that name both people. An article gives the same:
+its first sentence, which introduces its subject, and the first sentence that names the other person.
 """
 
 import csv
@@ -24,19 +25,19 @@ _COLUMNS = ["pid", "label", "between", "inverse", "other_names"]
 
 @dataclass(frozen=True, slots=True)
 class PairRelations:
-    """The relations that pairs may have."""
+    """The relations that may join a pair."""
 
     labels: Mapping[str, str]
     """PID → English label, in the order of the list."""
     default: tuple[str, ...]
-    """PIDs of those between two people; the others join organisations, or a person and one."""
+    """PIDs of relations between two people; the others join organisations, or a person and an organisation."""
     inverses: Mapping[str, frozenset[str]]
-    """PID → PIDs that say the same the other way round (child: father, mother); none for a relation that has no such."""
+    """PID → PIDs of its inverse relations (child: father, mother); empty where there are none."""
     pids: Mapping[str, str]
-    """Name, as `fold_name` writes it, → PID: ids, labels and other names."""
+    """Name folded by `fold_name` → PID; names are ids, labels and other names."""
 
     def find(self, text: str) -> str | None:
-        """Return the PID that a text names by id, label or other name, whatever its case; None when it names none."""
+        """Return the PID that a text names by id, label or other name, in any case; None when it names none."""
         return self.pids.get(fold_name(text))
 
     def label(self, pid: str) -> str:
@@ -45,7 +46,7 @@ class PairRelations:
 
 
 def read_pair_relations(text: str) -> PairRelations:
-    """Read the list of relations (CSV); SettingsError names the line that is wrong."""
+    """Parse the list of relations (CSV); SettingsError names the malformed line."""
     reader = csv.DictReader(io.StringIO(text))
     if reader.fieldnames != _COLUMNS:
         raise SettingsError(f"{_FILE}: expected the columns {_COLUMNS}, found {reader.fieldnames}")
@@ -75,7 +76,7 @@ def read_pair_relations(text: str) -> PairRelations:
 
 
 def fold_name(text: str) -> str:
-    """Return a name as it is compared: small letters, plain spaces, and one form of the apostrophe."""
+    """Return a name's compared form: case folded, single spaces, one form of the apostrophe."""
     return " ".join(text.split()).casefold().replace("’", "'")
 
 
@@ -83,7 +84,7 @@ _END = re.compile(r"[.!?…][\"'”’»)\]]*$")
 
 
 def find_opening(article: Article, name: str, other: str) -> str | None:
-    """Return the sentences that open a paragraph about both; None unless the article names both in full."""
+    """Return the article's sentences that open a paragraph about both people; None unless it names both in full."""
     sentences = [
         sentence
         for section in article.sections
@@ -100,11 +101,11 @@ def find_opening(article: Article, name: str, other: str) -> str | None:
 
 
 def names(text: str, name: str) -> bool:
-    """True when a name stands in a text as a whole, ignoring case."""
+    """True when a text contains a name as whole words, ignoring case."""
     return re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text, re.IGNORECASE) is not None
 
 
 def finish_paragraph(text: str) -> str:
-    """Return a paragraph on one line and with an end, so that a sentence can follow."""
+    """Return a paragraph on one line with a final stop, so that a sentence can follow."""
     line = " ".join(text.split())
     return line if _END.search(line) else f"{line}."

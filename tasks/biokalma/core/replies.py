@@ -1,30 +1,32 @@
-"""What an author says, read and checked: citations of round 1, the sentence that is added to a paragraph, and the two questions (BioKaLMA, Appendix A.3, Tables 9 to 12).
+"""Read and check the author model's replies: citations, added sentences, questions (Appendix A.3, Tables 9 to 12).
 
-The paper only asks the model for one sentence that holds the knowledge; here a program checks it. The paragraph so far has
-to be the beginning of the new one, letter for letter (spaces aside), one sentence is added, and the piece's value stands in
-it as a reader would take it: case, accents and forms of quotes do not matter, words are whole, dates are dates.
+The paper only asks the model for one sentence that contains the knowledge; here a program checks it. The new paragraph
+must begin with the paragraph so far, letter for letter (except spaces), and add one sentence that states the piece's
+value as a reader recognises it: case, accents and quote styles do not matter, words must be whole, dates may have any
+format.
 
-What is wrong with a paragraph is Unreadable; its reason begins with a code: `text_changed` (the paragraph so far is not the
-beginning of the new one), `nothing_added`, `repeated` (what was added stands there already), `several_sentences`,
-`unfinished` (a sentence without its end), `value_missing`, `adds` (a name, number, date or unit beyond the pieces and the
-people) or `wrong_person` (the sentence names the other of the two alone).
+A wrong paragraph is Unreadable; its reason begins with a code: `text_changed` (it does not begin with the paragraph so
+far), `nothing_added`, `repeated` (the addition is already there), `several_sentences`, `unfinished` (a sentence without
+its end), `value_missing`, `adds` (a name, number, date or unit beyond the pieces and the people) or `wrong_person` (the
+sentence names only the other person).
 
-Of a row, that is a program's way to tell an invented fact: a sentence that is added, and both questions, say nothing of
-that kind but what the pieces of knowledge and the people's names hold. Words in small letters it cannot judge.
+`adds` and `outside` detect invented facts: an added sentence, and both questions, may contain no names, numbers, dates
+or units except those of the pieces and of the people's names. Words in lower case cannot be checked.
 
-A citation counts where its piece is in the pool and its value stands in the sentence it is cited for: a label as a reader
-takes it, in the singular or plural, a date in any writing and no coarser than the piece. Where the value is one of the two
-people, it is enough that the paragraph names them, since a sentence may go on with a pronoun. A model that cites what the
-text does not say would put the pool into the set, so one that does little else is not believed at all.
+A citation counts where its piece is in the pool and its sentence states the value: a label as a reader recognises it,
+in the singular or plural, a date in any format and no coarser than the piece. Where the value is one of the two people,
+the paragraph only has to name them, since a sentence may use a pronoun. A model that cites what the text does not say
+would copy the pool into the set, so a reply whose citations are mostly of that kind is rejected.
 
-Both questions target the set of knowledge (§2.2): they name both people and ask nothing outside the set, and the specific
-one asks for most of it. What a question asks for is told by words (data/lists/biography_properties.csv): those by which
-texts and questions speak of a property. So a share is an estimate: a reader may find more in a question, and words that
-several properties share, "family" or "honours", count for each.
+Both questions target the knowledge set (§2.2): they name both people and ask nothing outside the set, and the specific
+one asks for most of it. Word lists (data/lists/biography_properties.csv) decide what a question asks for: the words by
+which texts and questions refer to a property. So a share is an estimate: a reader may find more in a question, and
+words that several properties share, "family" or "honours", count for each.
 
-What is wrong with a question is Unreadable; its reason begins with a code: `repeated` (the same is asked twice),
-`person_missing`, `outside` (a name, number, date or unit that no piece has), `asks_outside` (a matter of which no piece
-tells, or tells all: of what joins the two, the set has no other value) or `asks_too_little` (of the specific one: less than half of the pieces).
+A wrong question is Unreadable; its reason begins with a code: `repeated` (it asks the same twice), `person_missing`,
+`outside` (a name, number, date or unit that no piece has), `asks_outside` (a matter that no piece covers, or all values
+of a relation of which the set has only the one that joins the two) or `asks_too_little` (the specific one asks for less
+than half of the pieces).
 """
 
 import re
@@ -49,17 +51,17 @@ _ASKING = frozenset(
     }
 )
 _FREE_UNITS = frozenset({"year", "day", "hour", "minute", "second", "pound", "c", "f", "l", "m", "inch", "won"})
-"""That are ordinary words too."""
+"""Units that are also ordinary words."""
 _FREE_NUMBERS = frozenset({"one", "two"})
-"""One of many, and the two people."""
+"""As in "one of many" and "the two people"."""
 _SPANS = frozenset({"century", "decade", "millennium"})
 
 
 def find_foreign(text: str, known: Iterable[str]) -> str | None:
-    """Return the first name, number, date or unit of a text that none of the known texts has; None when there is none.
+    """Return the first name, number, date or unit of a text that no known text has; None when there is none.
 
-    A date that a known one says, being finer, is known. A word that opens a text is a name unless
-    it is one that opens sentences.
+    A date is known if a known one is equal or finer. The first word of a text is a name unless it is a common sentence
+    opener.
     """
     said = [part.value for each in known for part in read_values(each)]
     words = frozenset(value for value in said if isinstance(value, str))
@@ -74,7 +76,7 @@ def find_foreign(text: str, known: Iterable[str]) -> str | None:
 
 
 def list_known(pieces: Iterable[Piece], names: Iterable[str]) -> list[str]:
-    """Return what a text about some pieces may name: the people, and values with their properties."""
+    """Return what a text about some pieces may name: the people, and the pieces' values and properties."""
     told = [(write_date(piece.value) if piece.value_qid is None else piece.value, piece.property) for piece in pieces]
     return [*names, *(text for both in told for text in both)]
 
@@ -94,9 +96,9 @@ _EDGES = ",.;:()\"'“”"
 
 
 def names_person(text: str, name: str, other: str) -> bool:
-    """True when a text names one of two; "Oscar and Richard Hertwig" names both."""
+    """True when a text names a person, as distinct from the other; "Oscar and Richard Hertwig" names both."""
     folded, full, longer = fold_text(text), fold_text(name), fold_text(other)
-    # "Johann Strauss II" names the son alone
+    # "Johann Strauss II" names only the son
     if has_words(folded.replace(longer, " ") if full != longer and full in longer else folded, full):
         return True
     shared = {word.strip(_EDGES) for word in fold_text(other).split()}
@@ -112,9 +114,10 @@ _QUALIFIER = re.compile(r"(?<=\S) *\([^()]*\)$")
 def check_added(
     old: str, new: str, wanted: Sequence[Piece], pieces: Iterable[Piece], names: Mapping[str, str]
 ) -> str | Unreadable:
-    """Return the one sentence by which a paragraph was extended, spaces made single; Unreadable unless it says what is wanted.
+    """Return the one sentence added to a paragraph, with single spaces; Unreadable unless it states the wanted values.
 
-    `wanted` are values of one relation of one person, one at least. Beyond them only the pieces that the paragraph has, and the two people (`names`, by QID), are for the sentence to name.
+    `wanted`: one or more values of one relation of one person. Otherwise the sentence may name only pieces that the
+    paragraph has, and the two people (`names`, by QID).
     """
     added = find_added(old, new, [piece.value for piece in wanted])
     if isinstance(added, Unreadable):
@@ -134,7 +137,7 @@ def check_added(
 
 
 def find_added(old: str, new: str, names: Sequence[str] = ()) -> str | Unreadable:
-    """Return the one sentence by which a paragraph was extended, spaces made single.
+    """Return the one sentence added to a paragraph, with single spaces.
 
     `names` are texts whose stops end no sentence, such as a piece's value (Oh! What a Lovely War).
     """
@@ -157,9 +160,9 @@ def find_added(old: str, new: str, names: Sequence[str] = ()) -> str | Unreadabl
 
 
 def mentions(sentence: str, piece: Piece) -> bool:
-    """True when the piece's value is said in a sentence: its label, or its date at its precision or a finer one.
+    """True when a sentence states the piece's value: its label, or its date at the same or a finer precision.
 
-    A qualifier in brackets at the end of a label, as in "Artemisia (film)", need not be there.
+    A bracketed qualifier at a label's end, as in "Artemisia (film)", may be missing.
     """
     said = says_date(sentence, piece.value) if piece.value_qid is None else None
     return has_words(fold_text(sentence), fold_text(_QUALIFIER.sub("", piece.value))) if said is None else said
@@ -170,7 +173,7 @@ def _squeeze(text: str) -> str:
 
 
 def _follows(before: str, after: str) -> bool:
-    """True when what stands behind the text so far begins a sentence, not the rest of a word or clause."""
+    """True when the text after the paragraph so far begins a sentence, not the rest of a word or clause."""
     rest = after[len(before) :]
     first = rest.lstrip()[0]
     return not before or ((rest[0] == " " or not before[-1].isalnum()) and (first.isalnum() or first in "\"'“‘«([¿¡"))
@@ -184,25 +187,25 @@ def _describe_change(before: str, after: str) -> str:
 
 
 def _split_sentences(text: str, names: Sequence[str]) -> list[str]:
-    """Return the sentences of a text, the stops inside names made underscores."""
+    """Return the sentences of a text, with stops inside names replaced by underscores."""
     for inside in filter(None, map(_squeeze, names)):
         text = text.replace(inside, inside[:-1].translate(_STOPS) + inside[-1])
     return split_sentences(text)
 
 
 PARAGRAPH = Form(kind="lines", head="Paragraph", reach="rest", quotes=True)
-"""All that stands behind its label."""
+"""All text after its label."""
 QUESTION = Form(kind="lines", head="Question", reach="block", quotes=True)
 """Up to a blank line."""
 
 
 def read_paragraph(text: str) -> str | Unreadable:
-    """Return the paragraph of a reply, spaces made single."""
+    """Return the paragraph of a reply, with single spaces."""
     return _read_labelled(text, "Paragraph")
 
 
 def read_question(text: str) -> str | Unreadable:
-    """Return the question of a reply; several questions in one go are taken as one."""
+    """Return the question of a reply; several consecutive questions count as one."""
     question = _read_labelled(text, "Question")
     if isinstance(question, str) and not question.endswith("?"):
         return Unreadable('what follows "Question:" does not end with a question mark')
@@ -210,7 +213,7 @@ def read_question(text: str) -> str | Unreadable:
 
 
 def _read_labelled(text: str, label: str) -> str | Unreadable:
-    """Return what follows a label at the beginning of a line."""
+    """Return the text after a label at the beginning of a line."""
     found = list(re.finditer(rf"^{label}:", text, re.IGNORECASE | re.MULTILINE))
     if len(found) != 1:
         return Unreadable(f'{len(found)} lines of the form "{label}: …", expected one')
@@ -225,26 +228,26 @@ _MANY = 3
 
 @dataclass(frozen=True, slots=True)
 class StatedKnowledge:
-    """What became of the citations of a paragraph."""
+    """The citations of a paragraph, classified."""
 
     pieces: tuple[Piece, ...]
-    """That the text states, in its order, each once."""
+    """Pieces that the text states, in its order, each once."""
     removed: int
-    """Citations that are in no pool."""
+    """Number of citations that are in no pool."""
     unstated: tuple[Piece, ...]
-    """That are cited, but not for a text that says their value."""
+    """Cited pieces whose value their text does not state."""
 
     @property
     def is_overdone(self) -> bool:
-        """True when most of what is cited, three pieces at least, is not stated."""
+        """True when most cited pieces, at least three, are not stated."""
         return len(self.unstated) >= max(_MANY, len(self.pieces) + 1)
 
 
 def find_stated(read: Cited, pool: Sequence[Piece], names: Mapping[str, str]) -> StatedKnowledge:
-    """Tell the citations of a paragraph apart; `names` are those of the two people by QID.
+    """Classify the citations of a paragraph; `names`: QID → name of the two people.
 
-    In the pool is what has the same item and labels, dates as dates however they are written. Of pieces that are told
-    alike (two places of one name) the first counts. [NA] cites nothing, nor does a name alone, as in the paper's
+    A citation is in the pool if a piece has the same item and labels; dates may have any format. Of pieces with the
+    same labels (two places of one name) the first counts. [NA] cites nothing, nor does a name alone, as in the paper's
     demonstration.
     """
     known: dict[tuple[str, str, str], Piece] = {}
@@ -285,7 +288,7 @@ def _is_said(piece: Piece, sentence: str, text: str, names: Mapping[str, str]) -
 
 
 LEAST_SHARE = 0.5
-"""Of the pieces that a specific question has to ask for."""
+"""Minimum share of the pieces that a specific question asks for."""
 _WHOLE = r"\b(?<!of )(?:births?|deaths?|origins?)\b"
 _WHEN = re.compile(rf"\b(?:when|date|year|time|day|age|old|birthday|lifetime)\b|{_WHOLE}", re.IGNORECASE)
 _WHERE = re.compile(rf"\b(?:where|birthplaces?|places?|city|cities|town|country)\b|{_WHOLE}", re.IGNORECASE)
@@ -295,13 +298,13 @@ _SORTS = {
     **dict.fromkeys(("place of birth", "place of death", "place of burial"), _WHERE),
     **dict.fromkeys(("cause of death", "manner of death"), _HOW),
 }
-"""What must stand in a question about birth or death for it to ask for one thing and not another; "her birth" asks for all."""
+"""Property of birth or death → the words with which a question asks for it; "her birth" asks for all of them."""
 _TIE = re.compile(
     r"\b(?:connect\w*|relat(?:ed|ion|ions|ionship|ives)|tie[ds]?|tied|link\w*|bond|bound|couple|kinship|each other|together)\b",
     re.IGNORECASE,
 )
 _NAMED_MATTER = re.compile(r".* .*|.*[^s]s|birthplace|marriage|occupation|education|namesake")
-"""Aspects that a question has only where it asks for them: "time" and "end" are ordinary words."""
+"""Aspects that a question names only to ask for them: "time" and "end" are ordinary words."""
 _ASKS_ALL = r"(?:['’]s?|\b(?:his|her|their|whose)) (?:[\w-]+ ){{0,2}}?{0}\b|\b{0} (?:of|did|do|had|has)\b"
 """A person's children, or the children of one: not `the siblings A and B`."""
 
@@ -317,7 +320,7 @@ def check_question(
 ) -> str | Unreadable:
     """Return a question about two people and the pieces of their set, or what is wrong with it.
 
-    `partial`: labels of the properties of which the set has what joins the two alone, and the graph has more.
+    `partial`: labels of properties of which the set has only the value that joins the two, and the graph has more.
     """
     asked = [normalise(sentence) for sentence in split_sentences(question)]
     if len(set(asked)) < len(asked):
@@ -361,7 +364,7 @@ def _asks_for(question: str, piece: Piece, people: Sequence[str], known: Propert
 
 
 def _list_words(label: str, known: Properties) -> set[str]:
-    """Return the words that ask for a property; of a property beyond the list, those of its label."""
+    """Return the words that ask for a property; for one not in the list, those of its label."""
     found = known.get(label)
     if found is None:
         return {label, *(word for word in label.split() if len(word) > 3)}
@@ -369,12 +372,12 @@ def _list_words(label: str, known: Properties) -> set[str]:
 
 
 def _find_other_matter(question: str, pieces: Sequence[Piece], known: Properties) -> str | None:
-    """Return a matter that a question asks for and no piece tells of."""
+    """Return an aspect that a question asks for and no piece covers."""
     held = {normalise(word) for piece in pieces for word in _list_words(piece.property, known)}
     matters = {matter for each in known.values() for matter in (each.aspect, each.tie)}
     for aspect in sorted(filter(_NAMED_MATTER.fullmatch, matters)):
         matter, text = normalise(aspect), f" {normalise(question)} "
-        # the students of doctoral students are no students
+        # "students" within "doctoral students" does not count
         for longer in (word for word in held if matter in word):
             text = text.replace(f" {longer} ", "  ")
         if f" {matter} " in text:

@@ -1,4 +1,4 @@
-"""Rows of BioKaLMA, one model a stage; the last ones are the published tables (paper §2.2, Appendix A)."""
+"""Rows of BioKaLMA, one model per stage; the last ones are the published tables (paper §2.2, Appendix A)."""
 
 from typing import Literal
 
@@ -7,17 +7,17 @@ from factmill.tasks.core.rows import Row, StrictModel
 
 
 class PersonPair(Row):
-    """Two people and how they are related, as a file or the graph gives them (Appendix A.1)."""
+    """Two people and the relation between them, as a file or the graph gives them (Appendix A.1)."""
 
     person: str
-    """Name of the one whom the relation is told of."""
+    """Name of the relation's subject."""
     relation: str
     """PID."""
     relation_label: str
     other: str
-    """Name of the one who is the relation's value."""
+    """Name of the relation's value."""
     paragraph: str | None
-    """Text about both; null where it is to be taken from their articles."""
+    """Text about both people; null where it comes from their articles."""
     given: list[str]
     """QIDs of person and other, where the source knows them; else empty."""
     source_name: str
@@ -25,29 +25,29 @@ class PersonPair(Row):
 
 
 class ResolvedPair(PersonPair):
-    """With the items that the two names mean (Appendix A.2)."""
+    """A pair with the items that its names mean (Appendix A.2)."""
 
     person_qid: str
     other_qid: str
     person_candidates: int
-    """How many items of the class bear the name."""
+    """Number of items of the class that bear the name."""
     other_candidates: int
 
     @property
     def names(self) -> dict[str, str]:
-        """QID → name of the two, as the source writes it."""
+        """QID → name of the two people, as the source writes it."""
         return {self.person_qid: self.person, self.other_qid: self.other}
 
 
 class PooledPair(ResolvedPair):
-    """With what is known of both (the "knowledge pool" of Appendix A.2)."""
+    """A pair with the knowledge about both people (the "knowledge pool" of Appendix A.2)."""
 
     person_pool: list[Piece]
     other_pool: list[Piece]
     birth_years: list[int]
     """Negative before the common era."""
     countries: list[str]
-    """QIDs of countries of citizenship; counted in the report, no knowledge of the pool."""
+    """QIDs of countries of citizenship; the report counts them, the pool does not use them."""
     cities: list[str]
     """QIDs of places of birth and death."""
     occupations: list[str]
@@ -55,94 +55,95 @@ class PooledPair(ResolvedPair):
 
 
 class DescribedPair(PooledPair):
-    """With the paragraph that evolution begins with (Appendix A.3)."""
+    """A pair with the paragraph from which evolution starts (Appendix A.3)."""
 
     text: str
     text_source: Literal["file", "article", "fact"]
-    """fact: one sentence that tells the relation, where no article names both."""
+    """fact: one sentence that states the relation, where no article names both."""
     text_pages: list[str]
-    """Title and revision of the article that the paragraph is from."""
+    """Title and revision of the paragraph's article."""
     licence: str
     """Licence of the paragraph (SPDX id, or "none stated")."""
 
 
 class RelationCount(Row):
-    """In how many people's graphs a relation occurs; the id is its PID (Equation 1)."""
+    """Number of people's graphs in which a relation occurs; the id is its PID (Equation 1)."""
 
     property: str
     """Label of the relation."""
     graphs: int
-    """Graphs that hold the relation."""
+    """Graphs with the relation."""
     graphs_in_all: int
-    """Twice the number of pairs."""
+    """All graphs: twice the number of pairs."""
 
 
 class CountedPair(DescribedPair):
-    """With the counts of its relations over the whole build."""
+    """A pair with the counts of its relations over the whole build."""
 
     relation_counts: list[RelationCount]
 
 
 class Candidate(StrictModel):
-    """A relation of one person that was weighed in a round, with its scores (Equation 1)."""
+    """A relation of one person as a candidate of a round, with its scores (Equation 1)."""
 
     qid: str
     pid: str
     value: str
-    """The values of the relation that the set lacked, with semicolons between."""
+    """The values of the relation that the set lacked, separated by semicolons."""
     specificity: float
     """log(2N / Count of the relation)."""
     is_weighed: bool
-    """True where the perplexity was asked for; it is not where it cannot change which piece is chosen."""
+    """True where the perplexity was requested; it is not where it cannot change the choice."""
     perplexity: float | None
-    """Of the paragraph with the piece's sentence; null where it was not asked for, or the model could not weigh the text
-    or held it impossible."""
+    """Perplexity of the paragraph with the piece's sentence; null where it was not requested, or the model could not
+    score the text or found it impossible."""
     coherence: float | None
-    """1/perplexity beside that of the round's other candidates (parameter `coherence`); null unless all were weighed."""
+    """1/perplexity relative to the round's other candidates (parameter `coherence`); null unless all perplexities were
+    requested."""
     score: float | None
-    """Null where it rests on a coherence that is not known."""
+    """Weighted sum of specificity and coherence; null where it needs an unknown coherence."""
 
 
 class Round(StrictModel):
     """One round of evolution."""
 
     number: int
-    """1 annotates, the others extend."""
+    """Number of the round: 1 annotates, the others extend."""
     chosen: list[Piece]
-    """Pieces that the paragraph gained; after the first round all of one relation."""
+    """Pieces that the paragraph gained; after round 1 all of one relation."""
     sentence: str
-    """What was added; in round 1 the annotated paragraph."""
+    """The added sentence; in round 1 the annotated paragraph."""
     candidates: list[Candidate]
-    """Those that were tried, in turn, the chosen one last; then by score, or by specificity where no score is known.
+    """Candidates: those tried, in order, the chosen one last; then by score, or by specificity where no score is known.
     Empty in round 1."""
     refused: list[str]
-    """Pieces that the model did not bring in, and why."""
+    """Pieces that the model failed to add, and why."""
     removed_citations: int
     """Citations of round 1 that are in no pool."""
     unstated_citations: int
-    """Pieces cited in round 1 for a text that does not say their value."""
+    """Pieces cited in round 1 whose value the text does not state."""
     call: str
-    """Key of the recorded call that made the text."""
+    """Key of the recorded call that produced the text."""
 
 
 class EvolvingPair(CountedPair):
-    """With the rounds so far."""
+    """A pair with its rounds so far."""
 
     rounds: list[Round]
     minimum_knowledge: list[Piece]
     paragraph_now: str
-    """The paragraph after the last of the rounds."""
+    """The paragraph after the last round."""
 
 
 class BiographyRow(Row):
-    """A pair of questions with the knowledge it takes to answer them, as published (§2.2, Table 1)."""
+    """A pair of questions with the knowledge needed to answer them, as published (§2.2, Table 1)."""
 
     people: list[str]
-    """QIDs of person and other."""
+    """QIDs of the two people."""
     names: list[str]
-    """Their names, as the source writes them."""
+    """Names of the two people, as the source writes them."""
     relation: str
-    """PID of the relation that joins them: the other is its value."""
+    """PID of the relation that joins them; the second person is its value."""
     relation_label: str
     """Label of the relation."""
     paragraph: str
@@ -150,14 +151,14 @@ class BiographyRow(Row):
     general_question: str
     """A short question about both."""
     specific_question: str
-    """A longer question that names every matter the paragraph tells."""
+    """A longer question about every matter that the paragraph covers."""
     minimum_knowledge: list[Piece]
-    """What the questions ask for: pieces that the paragraph was given, in order, of each property all values that the graph
-    holds. Only where the value is the other of the two may the graph hold more."""
+    """Pieces that the questions ask for, in the order in which the paragraph gained them, with all values that the
+    graph has of each property. The graph may have more only where the value is the other person."""
     knowledge_graph: list[Piece]
-    """Everything that is known of both people."""
+    """All knowledge about both people."""
     text_source: Literal["file", "article", "fact"]
-    """Where the first round's text is from: the source file, an article, or a sentence that tells the relation."""
+    """Source of the first round's text: the source file, an article, or a sentence that states the relation."""
     text_pages: list[str]
     """Title and revision of that article."""
     licence: str
@@ -167,29 +168,29 @@ class BiographyRow(Row):
     scorer: str
     """Language model whose perplexities chose the pieces."""
     source_name: str
-    """File that the pair stands in, or the Wikidata that it was drawn from."""
+    """File that the pair is from, or the identity of the Wikidata that it was drawn from."""
     source_row: int
     """Number of the row in its file, or of the fact among those drawn."""
     asked_share: float | None
-    """Share of the minimum knowledge that the specific question asks for, as far as words tell; null in builds of before."""
+    """Share of the minimum knowledge that the specific question asks for, estimated by words; null in older builds."""
 
 
 class RoundRow(Round):
     """One round of one pair, with all candidates and their scores."""
 
     id: str
-    """The pair's id with the number of the round behind it."""
+    """The pair's id, followed by the number of the round."""
     row_id: str
     """Id of the pair."""
 
 
 class CandidateRow(Row):
-    """An item that bears the name of a person, and whether the relation joins it."""
+    """An item that bears a person's name, and whether the relation joins it to the other."""
 
     row_id: str
     """Id of the pair."""
     role: Literal["person", "other"]
-    """Whose name it is: the one that the relation is of, or the other, its value."""
+    """Whose name it is: the relation's subject (person) or its value (other)."""
     name: str
     """The name that was looked up."""
     qid: str
@@ -197,6 +198,6 @@ class CandidateRow(Row):
     via: Literal["label", "alias"]
     """Whether it is the item's label or one of its aliases."""
     is_of_class: bool
-    """True for a human (or what else the build is about)."""
+    """True for an item of the build's class, by default human."""
     joined_to: list[str]
-    """Bearers of the other name that the relation joins it to."""
+    """Bearers of the other name to which the relation joins it."""

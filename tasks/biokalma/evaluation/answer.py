@@ -1,6 +1,7 @@
-"""Steps of an evaluation on BioKaLMA: graphs are retrieved and shown, a model answers, its texts are rated (paper §3, §4).
+"""Stages of an evaluation on BioKaLMA: retrieve and show graphs, let a model answer, rate its texts (paper §3, §4).
 
-The world's Wikidata is asked, through the recorder, whoever answers: what a model was shown is part of what is measured.
+The graphs always come from the world's Wikidata, through the call cache: what a model is shown is part of the
+measurement.
 """
 
 from collections.abc import Sequence
@@ -44,13 +45,13 @@ from factmill.tasks.lookups.facts import look_up_item_facts
 from factmill.tasks.lookups.labels import look_up_bearers
 
 MOST_BEARERS = 40
-"""Items looked at of each name: by label first, then by number; only a common name has more."""
+"""Maximum items considered per name: by label first, then by number; only common names have more."""
 
 
 def retrieve_graphs(work: Work, rows: Sequence[BioAsked], class_qid: str) -> list[BioAsked]:
     """Return the questions with the graphs of the items of a class that they name.
 
-    A question whose names cannot be looked up is shown nothing, and says why (`lookup_failure`).
+    A question whose names cannot be looked up gets no graphs, and the reason in `lookup_failure`.
     """
     named, failed = _find_names(work, rows, class_qid)
     asked = ((row_id, item.qid) for row_id, names in named.items() for name in names for item in name.candidates)
@@ -63,7 +64,7 @@ def retrieve_graphs(work: Work, rows: Sequence[BioAsked], class_qid: str) -> lis
             work.unsettled += failure.retryable
             shown.append(row.replace(lookup_failure=f"{failure.reason}: {failure.detail}"))
         else:
-            # what the names mean, each once; an item of which nothing is known has no graph
+            # each item meant once; an item without known pieces has no graph
             graphs: dict[str, Graph] = {}
             for name in named[row.id]:
                 qid = choose_item(row.question, name, facts)
@@ -76,7 +77,7 @@ def retrieve_graphs(work: Work, rows: Sequence[BioAsked], class_qid: str) -> lis
 def _find_names(
     work: Work, rows: Sequence[BioAsked], class_qid: str
 ) -> tuple[dict[str, list[Name]], dict[str, Reject]]:
-    """Return question → the names in it, and question → why they are not known."""
+    """Return question → the names in it, and question → why the look-up failed."""
     function_words = frozenset(load_list("function_words"))
     # a person is named in full, as in the questions (Appendix A.1)
     shortest = 2 if class_qid == HUMAN else 1
@@ -96,7 +97,7 @@ ask_biokalma_questions = make_asking(replace(BIOKALMA_EVALUATION, questions=list
 
 @task(cache_key_fn=batch_key, persist_result=True)
 def retrieve_knowledge(batch: Batch) -> Receipt:
-    """Look up what the questions of the setting `retrieved` name (§3.1, §3.2); the others have their graphs."""
+    """Look up the items named by questions of the setting `retrieved` (§3.1, §3.2); the others have their graphs."""
     work = work_on(batch)
     rows = work.rows(BioAsked)
     wanted = [row for row in rows if row.setting == RETRIEVED]
@@ -122,7 +123,7 @@ def answer_biokalma_questions(batch: Batch) -> Receipt:
 
 @task(cache_key_fn=batch_key, persist_result=True)
 def rate_biokalma_answers(batch: Batch) -> Receipt:
-    """Have texts rated by the four criteria, one call each (§4.1, Tables 14 to 17); a program rates none."""
+    """Rate texts by the four criteria, one judge call each (§4.1, Tables 14 to 17); without a judge none is rated."""
     work = work_on(batch)
     rated = [leave_unrated(row) for row in work.rows(BioAnswer)]
     for criterion in JUDGES if read_params(work)["judge"] else ():

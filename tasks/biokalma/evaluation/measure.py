@@ -1,10 +1,10 @@
-"""What an evaluation on BioKaLMA measures (citations, alignment, [NA] marks, texts), and its figures (paper §4; Tables 3 to 5, Figures 4 and 5).
+"""Metrics and figures of an evaluation on BioKaLMA: citations, alignment, [NA] marks, texts (paper §4, Tables 3 to 5).
 
-Micro figures are over all citations, or pieces, of all answers; macro ones are means of the answers' own. An answer has no
-precision, correctness or alignment where it cites nothing, no [NA] precision where it marks nothing, and no [NA] figure where
-its graphs lack nothing: it is then in neither mean. Its recall stands: who says nothing, or refuses, cites nothing and finds
-nothing, so recall is 0, as is F1. Other answers that are missing are unscored. F1 is made of precision and recall, micro of
-micro, macro of macro (§4.2).
+Micro metrics are over all citations, or pieces, of all answers; macro metrics are means of per-answer values. An answer
+has no precision, correctness or alignment where it cites nothing, no [NA] precision where it marks nothing, and no [NA]
+metric where its graphs lack nothing: neither mean then includes it. It still has recall: an empty answer or a refusal
+cites and finds nothing, so its recall and F1 are 0. Other missing answers are unscored. F1 combines precision and
+recall, micro with micro and macro with macro (§4.2). The figures follow Figures 4 and 5.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -38,10 +38,10 @@ SHARES = {
     LOOSE: (("correct", "near"), "cited"),
     MALFORMED: (("malformed",), "cited"),
 }
-"""Metric → the counts above the line (their sum) and below it (CitationScore)."""
+"""Metric → counts whose sum is the numerator, and the count in the denominator (CitationScore)."""
 MEANS = {F1: (PRECISION, RECALL), NA_F1: (NA_PRECISION, NA_RECALL)}
 _BY_SCORER = frozenset({CORRECTNESS, PRECISION, RECALL, F1})
-"""Metrics that the public script counts in its own way."""
+"""Metrics that the public script counts differently."""
 _MARKS = frozenset({NA_PRECISION, NA_RECALL, NA_F1})
 _BY_ALIGNER = _MARKS | {ALIGNMENT}
 HEADLINE = (
@@ -52,9 +52,9 @@ HEADLINE = (
     RETRIEVAL,
 )
 GROUPS = ("form", "relation", "pieces", "lacking")
-"""Which question; the relation that joins the two people; how many pieces the minimum set has, and how many of them the graphs lack."""
+"""Question form; relation that joins the two people; pieces of the minimum set; those of them that the graphs lack."""
 COUNTED = ("", *sorted(COUNTED_WRONG))
-"""Answers that are scored: what says nothing, or will not, cites nothing."""
+"""Values of `unscored` that are scored: an empty answer or a refusal cites nothing."""
 _SHARE, _RATING = "share", f"rating {LEAST} to {MOST}"
 RULE = "aligned by a lexical rule, no model"
 UPSTREAM = "counted as the public script does"
@@ -62,14 +62,14 @@ UPSTREAM = "counted as the public script does"
 
 @dataclass(frozen=True, slots=True)
 class _Counts:
-    """Of the answers of one setting."""
+    """Counts of one setting's answers."""
 
     answers: pa.Table
     parts: dict[str, Part]
-    """Metric → counts above and below the line, one entry an answer."""
+    """Metric → numerators and denominators, one entry per answer."""
 
     def average(self, metric: str) -> Part:
-        """Return each answer's own ratio over 1: what macro figures are made of."""
+        """Return each answer's own ratio over 1, from which macro metrics are computed."""
         part = self.parts[metric]
         with np.errstate(invalid="ignore", divide="ignore"):
             own = np.where(np.isnan(part.above) | (part.below > 0), part.above / part.below, 0.0)
@@ -77,7 +77,7 @@ class _Counts:
 
 
 def measure_biokalma(answers: pa.Table, params: EvaluationParams) -> tuple[pa.Table, list[Metric]]:
-    """Return the rows of scores and the metrics of answers (rows of `ScoredBio`)."""
+    """Return the score rows and the metrics of answers (rows of `ScoredBio`)."""
     answers = _add_groups(answers)
     scores, metrics = [score_rows(answers[:0], RETRIEVAL, np.zeros(0))], list[Metric]()
     for setting in sorted(pc.unique(answers["setting"]).to_pylist()):
@@ -89,7 +89,7 @@ def measure_biokalma(answers: pa.Table, params: EvaluationParams) -> tuple[pa.Ta
             given = gather_scores(found, counts.answers, GROUPS, is_share=False, unit=unit)
             worst, best = (0.0, 1.0) if unit == _SHARE else (float(LEAST), float(MOST))
             metrics += measure([replace(each, worst=worst, best=best) for each in given], params.seed)
-    # what is to be known of metrics, by the name without micro or macro
+    # metric name without micro or macro → its note
     notes: dict[str, str] = {}
     if LEXICAL in pc.unique(answers["aligner"]).to_pylist():
         notes |= dict.fromkeys(_BY_ALIGNER, RULE)
@@ -138,7 +138,7 @@ def _gather(setting: str, counts: _Counts) -> Iterator[Ratios]:
 
 
 def _list_scores(counts: _Counts) -> list[pa.Table]:
-    """Return the rows of `Score` of the answers' own shares, for the answers that have one."""
+    """Return `Score` rows of per-answer shares, for the answers that have one."""
     found = []
     for metric in SHARES:
         own = counts.average(metric)
@@ -148,7 +148,7 @@ def _list_scores(counts: _Counts) -> list[pa.Table]:
 
 
 def _score_ratings(answers: pa.Table) -> Iterator[tuple[pa.Table, str]]:
-    """Yield the rows of `Score` of each rating, where a judge was asked for any; the reason of none stands in `unrated`."""
+    """Yield the `Score` rows of each rating if a judge rated any; `unrated` gives the reason for a missing one."""
     if not pc.any(pc.not_equal(answers["judge"], "")).as_py():
         return
     for name in RATED:
@@ -166,7 +166,7 @@ def _score_ratings(answers: pa.Table) -> Iterator[tuple[pa.Table, str]]:
 
 
 def _score_retrieval(answers: pa.Table) -> Iterator[tuple[pa.Table, str]]:
-    """Yield the rows of `Score` of retrieval: the share of the two people whose graphs were found (§5.3)."""
+    """Yield the `Score` rows of retrieval: the share of the two people whose graphs were found (§5.3)."""
     found = answers.filter(pc.equal(answers["setting"], RETRIEVED))
     if found.num_rows:
         pairs = zip(found["people"].to_pylist(), found["retrieved"].to_pylist(), strict=True)
@@ -176,7 +176,7 @@ def _score_retrieval(answers: pa.Table) -> Iterator[tuple[pa.Table, str]]:
 
 
 def list_items(answers: pa.Table) -> list[Item]:
-    """Return the answers (rows of `ScoredBio`) as a report's browser tells them; by F1, the worst first."""
+    """Return the answers (rows of `ScoredBio`) as items of a report's browser; by F1, the worst first."""
     return [
         Item(
             answer_id=each["id"],
@@ -223,7 +223,7 @@ Found = Mapping[tuple[str, str, str], EvaluationMetric]
 
 
 def draw_figures(metrics: Sequence[EvaluationMetric]) -> list[Figure]:
-    """Return citation quality and text quality a setting, and how citations and marks go with what the graphs lack."""
+    """Return figures of citation and text quality per setting, and of citations and marks by what the graphs lack."""
     found = {(each.model, each.setting, each.metric): each for each in metrics if not each.group_by}
     named = {GIVEN: "the two people's graphs given", RETRIEVED: "graphs looked up"}
     drawn = []
@@ -271,7 +271,7 @@ def _draw_lines(
     x_label: str,
     where: str,
 ) -> Figure:
-    """Return a line a model and metric over the settings; none where a model was measured in one of them alone."""
+    """Return one line per model and metric over the settings; none where a model was measured in only one of them."""
     series = []
     for model in dict.fromkeys(model for model, _, _ in found):
         for metric in metrics:
@@ -318,7 +318,7 @@ _TABLE_5 = {
 }
 _TABLE_7 = {"GPT-4 (0.5)": (90.9, 97.6, 30.8, 42.1, 35.6), "ChatGPT (0.5)": (82.7, 94.5, 25.2, 47.4, 32.9)}
 _TABLE_7_TEXTS = {"GPT-4 (0.5)": (4.38, 4.77, 4.48, 4.48), "ChatGPT (0.5)": (4.64, 4.89, 4.45, 4.70)}
-"""Of general questions; those of specific ones stand in Tables 3 and 4."""
+"""Ratings for general questions; those for specific ones are in Tables 3 and 4."""
 _OTHERS = "other pairs of people, other models, and a Wikidata of 2023; its citations were read by a simpler rule"
 _ALIGNED = f"{_OTHERS}; alignment by an 11B model of entailment"
 _RATED = f"{_OTHERS}; rated by text-davinci-003, on 100 answers a model, an unreadable rating counting as 3"
@@ -347,7 +347,7 @@ def _tell(
     note: str,
     setting: str = RETRIEVED,
 ) -> Iterator[PaperFigure]:
-    """Yield the figures of a table, shares of 1."""
+    """Yield the figures of a table, percentages as shares of 1."""
     for model, row in values.items():
         for metric, value in zip(metrics, row, strict=True):
             share = value if metric in RATED else round(value / 100, 3)
@@ -355,4 +355,4 @@ def _tell(
 
 
 PAPER = tuple(_list_paper())
-"""Tables 3 to 5 and 7, and what §5.3 tells of Figure 5 in numbers; Figure 4's are not told."""
+"""Tables 3 to 5 and 7, and the numbers of Figure 5 that §5.3 gives; the paper gives none for Figure 4."""

@@ -1,4 +1,4 @@
-"""BioKaLMA's evaluation as commands know it: what is asked, how answers are scored, and the record (paper §3.3, §4)."""
+"""BioKaLMA's `Evaluation` object: questions, prompts, scoring of answers, settings (paper §3.3, §4)."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
@@ -80,7 +80,7 @@ from factmill.tasks.settings import home
 
 ANSWER = "biokalma/answer"
 JUDGES = {criterion: f"biokalma/judge_{criterion}" for criterion in RATED}
-"""What a judge rates (§4.1) → the prompt."""
+"""Rating criterion (§4.1) → the judge's prompt."""
 RATED_SETTINGS = (GIVEN, RETRIEVED)
 """Settings whose texts are rated, as in Tables 4 and 7."""
 Setting = Literal[
@@ -90,7 +90,7 @@ Setting = Literal[
 
 
 class BiokalmaEvaluationParams(JudgedParams):
-    """What an evaluation on BioKaLMA can be told."""
+    """Parameters of an evaluation on BioKaLMA."""
 
     setting: Annotated[tuple[Setting, ...], Option("--setting", "NAME")] = ()
     """Only this setting (repeatable). Default: all, as the paper reports them; for built-in models those without wrong graphs, for answers of a file given_graph."""
@@ -105,17 +105,17 @@ class BiokalmaEvaluationParams(JudgedParams):
 
 
 class BiokalmaEvaluationInputs(EvaluationInputs):
-    """What the steps of BioKaLMA's evaluation read."""
+    """Resolved inputs of BioKaLMA's evaluation stages."""
 
     params: BiokalmaEvaluationParams
     class_qid: str = HUMAN
-    """Class of the measured build's items; what the names of questions stand for is of it."""
+    """Class of the measured build's items, and of the items that names in questions mean."""
     nli: dict[str, str] | None = None
-    """Name and digest of the model of entailment; None: the lexical rule."""
+    """Name and digest of the entailment model; None: the lexical rule."""
 
 
 def list_questions(rows: pa.Table, inputs: BiokalmaEvaluationInputs) -> Iterator[BioAsked]:
-    """Yield both questions of every row in every setting; those of `retrieved` are shown nothing yet."""
+    """Yield both questions of every row in every setting; those of `retrieved` have no graphs yet."""
     measured = Measured(rows_from_arrow(BiographyRow, rows))
     drawn = draw_clusters([row.id for row in measured.rows], inputs.params)
     for setting in inputs.settings:
@@ -125,7 +125,7 @@ def list_questions(rows: pa.Table, inputs: BiokalmaEvaluationInputs) -> Iterator
 
 
 def list_shown_questions(rows: pa.Table, inputs: BiokalmaEvaluationInputs) -> Iterator[BioAsked]:
-    """Yield the questions whose knowledge needs no look-up: all but those of `retrieved`; UsageError where that is all."""
+    """Yield the questions that need no look-up, all except those of `retrieved`; UsageError where none is left."""
     settings = tuple(each for each in inputs.settings if each != RETRIEVED)
     if not settings:
         raise UsageError(
@@ -136,12 +136,12 @@ def list_shown_questions(rows: pa.Table, inputs: BiokalmaEvaluationInputs) -> It
 
 
 def fill_prompt(asked: BioAsked, _: object = None) -> Ask:
-    """Return a question with its knowledge as the prompt (§3.3, Table 13)."""
+    """Return the prompt of a question with its knowledge (§3.3, Table 13)."""
     return fill_in(load_prompt(ANSWER), knowledge=tell_knowledge(asked), question=asked.question)
 
 
 def tell_knowledge(asked: BioAsked) -> str:
-    """Return the graphs shown, a line each, in the order shown."""
+    """Format the graphs shown, one per line, in the order shown."""
     names = dict(zip(asked.retrieved, asked.retrieved_names, strict=True))
     return "\n".join(
         format_knowledge(names[qid], list(pieces)) for qid, pieces in groupby(asked.given, lambda piece: piece.qid)
@@ -149,7 +149,7 @@ def tell_knowledge(asked: BioAsked) -> str:
 
 
 def fill_judge_prompt(row: BioAnswer, criterion: str) -> Ask:
-    """Return an answer, inside its frame, as the judge's prompt for a criterion (Tables 14 to 17)."""
+    """Return the judge's prompt for a criterion, with the answer in its frame (Tables 14 to 17)."""
     boundary, framed = make_boundary(row.id, row.answer_read), frame(row.id, row.answer_read)
     knowledge = {"knowledge": tell_knowledge(row)} if criterion == "consistency" else {}
     prompt = load_prompt(JUDGES[criterion])
@@ -157,12 +157,12 @@ def fill_judge_prompt(row: BioAnswer, criterion: str) -> Ask:
 
 
 def answer_rightly(_: pa.Table) -> Callable[[BioAsked], str]:
-    """Return what the oracle says to a question."""
+    """Return the oracle, question → answer."""
     return lambda asked: say_right(asked, _tell)
 
 
 def guess_answers(rows: pa.Table) -> Callable[[BioAsked], str]:
-    """Return what the guesser says to a question of these rows of the measured build."""
+    """Return the guesser, question → answer, for these rows of the measured build."""
     guesser = Guesser(rows_from_arrow(BiographyRow, rows))
     return lambda asked: guesser.say(asked, _tell)
 
@@ -172,11 +172,11 @@ def _tell(piece: Piece, name: str) -> str:
 
 
 _LIKELY = 0.5
-"""Probability of entailment from which a triple follows from a sentence."""
+"""Minimum entailment probability at which a triple follows from a sentence."""
 
 
 def score_answers(answers: pa.Table, inputs: BiokalmaEvaluationInputs, tools: Tools) -> pa.Table:
-    """Return answers (rows of `RatedBio`, or of `BioAnswer`, which nobody rated) as rows of `ScoredBio`."""
+    """Score answers (rows of `RatedBio`, or of `BioAnswer` if unrated); returns rows of `ScoredBio`."""
     rows = (
         rows_from_arrow(RatedBio, answers)
         if "judge_calls" in answers.column_names
@@ -197,12 +197,12 @@ def score_answers(answers: pa.Table, inputs: BiokalmaEvaluationInputs, tools: To
 
 
 def leave_unrated(row: BioAnswer) -> RatedBio:
-    """Return the row of an answer that nobody was asked to rate."""
+    """Return an answer's row with empty ratings."""
     return row.extend(RatedBio, **dict.fromkeys(RATED), unrated=[], judge="", judge_calls=[])
 
 
 def _choose_aligner(claims: set[Claim], model: str | None, tools: Tools) -> tuple[Callable[[Claim], bool], str]:
-    """Return what tells whether a claim holds, by a model or the rule, and what that is called."""
+    """Return the function that decides whether a claim holds (by a model or the rule), and its name."""
     if model is None:
         return align_lexically, LEXICAL
     encoder = tools.cross_encoder(model)
@@ -224,18 +224,18 @@ SETTINGS = {
     },
 }
 PLAIN = (GIVEN, "removed_1", "removed_2", "removed_3")
-"""Settings of the built-in models where none is named: in the others the graphs lack what no model could know they do."""
+"""Default settings of the built-in models: in the others, no model could know what the graphs lack."""
 
 
 def lock_inputs(params: BiokalmaEvaluationParams, run: RunOptions) -> Locked[BiokalmaEvaluationInputs]:
-    """Return what an evaluation depends on; UsageError says what was expected."""
+    """Resolve an evaluation's inputs; raises UsageError."""
     nli = None if params.nli is None else identify_cross_encoder(params.nli, home(), [ENTAILMENT])
     asked = params.model_copy(update={"judge": params.judge or EXACT})
     locked = lock_evaluation(BIOKALMA_EVALUATION, asked, run, BiokalmaEvaluationInputs, nli=nli, class_qid=HUMAN)
     made = find_measured(BIOKALMA, params, run).record.lock["params"]["params"]
     changed: dict[str, Any] = {"class_qid": made.get("class_qid", HUMAN)}
     if locked.inputs.params.judge == EXACT:
-        # a program rates nothing, so nobody judges, and no report says so
+        # without a judging model nothing is rated, and reports name no judge
         changed["params"] = locked.inputs.params.model_copy(update={"judge": ""})
     if params.model in BUILT_IN and not (params.setting or params.answers):
         changed["settings"] = PLAIN
@@ -243,7 +243,7 @@ def lock_inputs(params: BiokalmaEvaluationParams, run: RunOptions) -> Locked[Bio
 
 
 def tell_notes(inputs: BiokalmaEvaluationInputs) -> list[str]:
-    """Return a sentence on each kind of figure that needs one: what no model gave, and what no model can reach."""
+    """Return report notes: metrics that no model produced, and values that no model can reach."""
     told = []
     if any(setting not in (GIVEN, f"{ABLATED}100") for setting in inputs.settings):
         told.append(
@@ -261,7 +261,7 @@ def tell_notes(inputs: BiokalmaEvaluationInputs) -> list[str]:
 
 
 def explain_answer(row: ScoredBio) -> Iterator[str]:
-    """Yield what an answer's row says, as lines to read."""
+    """Yield an answer row's contents as readable lines."""
     yield f"  question    {row.question}   ({row.setting}, {row.form}; factmill explain biokalma {row.item})"
     about = ", ".join(f"{name} ({qid})" for qid, name in zip(row.people, row.names, strict=True))
     shown = ", ".join(f"{name} ({qid})" for qid, name in zip(row.retrieved, row.retrieved_names, strict=True))
@@ -283,7 +283,7 @@ def explain_answer(row: ScoredBio) -> Iterator[str]:
 
 
 def describe_citation(cited: ScoredCitation) -> str:
-    """Return what was found of a citation, in a few words."""
+    """Format a citation's verdict in a few words."""
     if cited.kind == "malformed":
         return f"malformed: {cited.why}"
     if cited.kind == "not_available":
@@ -293,7 +293,7 @@ def describe_citation(cited: ScoredCitation) -> str:
 
 
 def list_needs(params: BiokalmaEvaluationParams) -> tuple[str, ...]:
-    """Return the services that are asked: a Wikidata where something is retrieved."""
+    """Return the services needed: Wikidata where the setting `retrieved` is measured."""
     return ("wikidata",) if RETRIEVED in (params.setting or (SETTINGS if params.asks_model else ())) else ()
 
 

@@ -1,11 +1,11 @@
-"""Reader of pairs of people (a paragraph, and who is related to whom in it), and the lists that questions are made with (Appendix A.1).
+"""Reader of pairs of people (a paragraph and a relation in it), and loaders of lists for questions (Appendix A.1).
 
-The paper takes such rows from the Biographical database, which is not free to be had; any file of this form will do:
+The paper takes such rows from the Biographical database, which is not freely available; any file of this form works:
 JSON Lines (or a JSON array) or CSV with the columns paragraph, person, relation, other, where `other` is the value of
-the relation of `person`. Names stay as they are written but for their spaces; whom they mean is for a later step.
+the relation of `person`. Names stay as written except for spaces; a later stage resolves them.
 
-A name is complete with a first and a family name, which is told by its words: two of them, where a script parts words.
-The pairs of another domain, such as organisations, need no complete names.
+A complete name has a first and a family name: at least two words, in scripts that separate words. Pairs of other
+domains, such as organisations, need no complete names.
 """
 
 import re
@@ -43,13 +43,13 @@ def load_pair_relations() -> PairRelations:
 
 @cache
 def load_relation_forms() -> dict[str, RelationForm]:
-    """Return PID → how the relation is said in a sentence, from `data/lists/relation_forms.csv`."""
+    """Return PID → how a sentence words the relation, from `data/lists/relation_forms.csv`."""
     return read_relation_forms(asset_path("data/lists", "relation_forms.csv").read_text("utf-8"))
 
 
 @cache
 def load_properties_asked() -> Mapping[str, BiographyProperty]:
-    """Return label of a property → the words for it, from `data/lists/biography_properties.csv`."""
+    """Return property label → the words that refer to it, from `data/lists/biography_properties.csv`."""
     return read_biography_properties(asset_path("data/lists", "biography_properties.csv").read_text("utf-8"))
 
 
@@ -63,10 +63,9 @@ _UNSPACED = re.compile(
 
 
 def find_pair_files(paths: Sequence[Path]) -> dict[str, Path]:
-    """Return name → file of pairs, from files and from those in folders that have the columns, by name.
+    """Return name → file of pairs, sorted by name, from files and from files with the columns in folders.
 
-    Raises SourceError for a path that is not there, for two files whose rows would have the same ids, and when no file
-    is left.
+    Raises SourceError for a missing path, for two files whose rows would have the same ids, and when no file is left.
     """
     found: dict[str, Path] = {}
     for path in paths:
@@ -78,9 +77,9 @@ def find_pair_files(paths: Sequence[Path]) -> dict[str, Path]:
 
 
 def read_pairs(source: SourceFile, *, complete_names: bool) -> Iterator[ReadRow]:
-    """Yield what becomes of each row, ids <stem of the file>_0, …_1; SourceError for a file that cannot be read.
+    """Yield each row's pair or reject, with ids <stem of the file>_0, …_1; SourceError for an unreadable file.
 
-    `complete_names`: whether both names must be complete, as those of people must.
+    `complete_names`: whether both names must be complete, as people's names must.
     """
     relations = load_pair_relations()
 
@@ -114,13 +113,13 @@ def read_pairs(source: SourceFile, *, complete_names: bool) -> Iterator[ReadRow]
 
 
 def is_complete_name(name: str) -> bool:
-    """True for a name of two words or more, or of two characters or more in a script that parts no words."""
+    """True for a name of at least two words, or of at least two Chinese, Japanese or Korean characters."""
     words = [word for word in name.split() if any(map(str.isalpha, word))]
     return len(words) > 1 or len(_UNSPACED.findall(name)) > 1
 
 
 def _add(paths: Sequence[Path], found: dict[str, Path]) -> dict[str, Path]:
-    """Return stem → file, the stem being what ids begin with; SourceError where another file has it."""
+    """Return stem → file (row ids begin with the stem); SourceError where two files share a stem."""
     added: dict[str, Path] = {}
     for path in sorted(paths):
         other = found.get(path.stem) or added.get(path.stem)

@@ -1,11 +1,11 @@
-"""Whether later answers rest on anything, and on less than those before (GRANOLA-EQ, paper §3.3, Correctness and Granularity).
+"""Check that evidence supports coarser answers, and that each says less than those before (paper §3.3).
 
-What an author writes below the given answer is only published where each of its words is told by the answer's name, its
-description, what the Wikidata says of its item (class, occupation, country, what lies around, and so on outwards), or
-follows from these by the lists: a wider noun, the region around a region. Nationalities and names of countries and
-regions are told as a whole, in any of their forms: "an American company" says what "a company in the United States"
-says. Else it is cut: a name, number, unit or trade of unknown origin, an instruction, a fact from elsewhere. So is what
-says the same as an answer before in other words, or more.
+These are the paper's criteria Correctness and Granularity. A coarser answer is published only where the evidence
+supports every word. Evidence is the answer's name, its description, its Wikidata claims (class, occupation, country,
+enclosing places, and so on outwards), and what the lists derive from these: a wider noun, the region around a region.
+Nationalities and names of countries and regions count as units in any form: "an American company" says what "a company
+in the United States" says. All other answers are cut: a name, number, unit or trade of unknown origin, an instruction,
+a fact from elsewhere. An answer that says the same as an earlier one in other words, or more, is cut too.
 """
 
 import re
@@ -19,21 +19,21 @@ from factmill.tasks.text.matching import normalise, singular_form
 
 COUNTRY, CONTINENT = "P17", "P30"
 OUTWARDS = (COUNTRY, CONTINENT, "P131", "P279")
-"""Claims that lead from an item to wider ones, again and again: country, continent, territorial entity, subclass of."""
+"""Properties that lead from an item to wider ones, repeatedly: country, continent, territorial entity, subclass of."""
 TOLD = (*OUTWARDS, "P27", "P31", "P106", "P159", "P276", "P495", "P740")
-"""Claims of an answer that a wider answer may tell, and go outwards from."""
+"""Properties of an answer that support a coarser answer; their values are followed outwards."""
 TOLD_ALONE = ("P39", "P101", "P127", "P136", "P361", "P413", "P452", "P641", "P749")
-"""Claims of an answer that a wider answer may tell; what lies around an owner does not lie around what it owns."""
+"""Properties that support a coarser answer but are not followed: places around an owner are not around its property."""
 
 GEORGIA = "Georgia, United States"
-"""The state, as a region; its name alone may be the country."""
+"""The US state, as a region; the bare name may mean the country."""
 
 _WORD = re.compile(r"[^\s,;:()\[\]\"“”/–—-]+")
 _POSSESSIVE = re.compile(r"['’]s?$")
 _BORN = re.compile(r"\b[\w-]{1,80}-born\b")
 _LONGEST = 5
 _REMEMBERED = 8192
-"""Texts whose terms are kept."""
+"""Number of texts whose terms are cached."""
 _FILLER = FILLER | {"that", "who", "which", "someone", "somewhere", "based", "located", "situated", "headquartered"}
 _PHRASE = re.compile(r"an? ", re.IGNORECASE)
 _COUNTY = re.compile(r".+ (?:County|Parish)(?:, .+)?")
@@ -44,7 +44,7 @@ _FEMALE = re.compile(r"wom[ae]n$|actress$")
 
 @dataclass(frozen=True)
 class Lexicon:
-    """What the lists know of words, by normal form (normalise; nouns by singular_form)."""
+    """Places and nouns of the lists, keyed by normal form (normalise; nouns by singular_form)."""
 
     places: Mapping[str, str]
     """Name or adjective of a country or region → the country or region."""
@@ -55,7 +55,7 @@ class Lexicon:
 
     @cached_property
     def _remembered(self) -> Callable[[str], tuple[str, ...]]:
-        # rows share most of what is read: names of places, classes, trades
+        # rows share most texts: names of places, classes, trades
         return lru_cache(_REMEMBERED)(self._read_terms)
 
     @cached_property
@@ -63,7 +63,7 @@ class Lexicon:
         return lru_cache(_REMEMBERED)(self._follow_text)
 
     def read_terms(self, text: str) -> tuple[str, ...]:
-        """Return what a text says, one term a word, singular; a country or region is one term, `=Ohio`."""
+        """Return a text's terms: one per word, in the singular; a country or region is one term, `=Ohio`."""
         return self._remembered(text)
 
     def _read_terms(self, text: str) -> tuple[str, ...]:
@@ -87,7 +87,7 @@ class Lexicon:
         return 1, ""
 
     def follow(self, texts: Iterable[str]) -> frozenset[str]:
-        """Return the terms of texts and all that follows from them."""
+        """Return the terms of texts and all terms that follow from them."""
         return frozenset().union(*map(self._followed, texts))
 
     def _follow_text(self, text: str) -> frozenset[str]:
@@ -107,9 +107,9 @@ class Lexicon:
         return frozenset(terms)
 
     def follow_places(self, text: str, context: Collection[str] = ()) -> frozenset[str]:
-        """Return the countries and regions that a text names, and those around them.
+        """Return the countries and regions that a text names, and those that enclose them.
 
-        Georgia is the state of the United States where the text or its context (places) names the United States.
+        Georgia means the US state where the text or its context (places) names the United States.
         """
         terms = self._followed(text)
         places = frozenset(term[1:] for term in terms if term[0] == "=")
@@ -121,24 +121,24 @@ class Lexicon:
         return frozenset(place for place in places if place not in self.within)
 
     def innermost(self, places: Collection[str]) -> frozenset[str]:
-        """Return the places around none of the others."""
+        """Return the places that enclose none of the others."""
         return frozenset(places) - {self.within.get(place, "") for place in places}
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """What is known of an answer."""
+    """What is known about an answer."""
 
     terms: frozenset[str]
     depths: Mapping[frozenset[str], int]
-    """Terms of a place around it → how far out it lies; only their order counts."""
+    """Terms of an enclosing place → how far out it lies; only the order matters."""
 
     @cached_property
     def _stems(self) -> frozenset[str]:
         return frozenset(term for term in self.terms if len(term) >= 4 and term.isalpha())
 
     def tells(self, term: str, is_name: bool) -> bool:
-        """Return whether a term is told, a name also by one of the same stem: European, Europe."""
+        """Return whether the evidence has a term, or for a name one of the same stem: European, Europe."""
         if term in self.terms or (_drop_gender(term) in self.terms and not _FEMALE.search(term)):
             return True
         return is_name and len(term) >= 4 and any(_share_stem(term, known) for known in self._stems)
@@ -147,14 +147,14 @@ class Evidence:
 def gather_evidence(
     answer: str, description: str, claims: Mapping[str, Sequence[Neighbour]], qid: str, lexicon: Lexicon
 ) -> Evidence:
-    """Return what is known of an answer.
+    """Return what is known about an answer.
 
     Args:
         answer: Its name.
         description: Its English description, or one made of claims.
-        claims: QID → claims; of the answer those of TOLD and TOLD_ALONE, of what these lead to those of OUTWARDS.
+        claims: QID → claims: TOLD and TOLD_ALONE for the answer, OUTWARDS for the items they lead to.
         qid: The answer's item.
-        lexicon: What the lists know of words.
+        lexicon: Places and nouns of the lists.
     """
     labels = [_BORN.sub("", description)]
     depths: dict[frozenset[str], int] = {}
@@ -163,7 +163,7 @@ def gather_evidence(
     for steps, edge in todo:
         there = lexicon.outermost(lexicon.follow_places(edge.label or ""))
         if edge.pid in OUTWARDS and here and there and not here & there:
-            # a state that it once belonged to
+            # a former state that the place belonged to
             continue
         labels += [edge.label] if edge.label else []
         if edge.label and edge.pid in (COUNTRY, CONTINENT, "P131"):
@@ -172,14 +172,14 @@ def gather_evidence(
         if edge.qid not in seen and edge.pid not in TOLD_ALONE:
             seen.add(edge.qid)
             todo += [(steps + 1, each) for each in claims.get(edge.qid, ()) if each.pid in OUTWARDS]
-    # the words of a name say nothing of where its bearer is: Berlin in Ohio
+    # the words of a name do not locate its bearer: Berlin in Ohio
     return Evidence(lexicon.follow(labels) | set(lexicon.read_terms(answer)), depths)
 
 
 def ground_levels(
     levels: Sequence[str], evidence: Evidence, lexicon: Lexicon, with_counties: bool
 ) -> tuple[list[str], list[tuple[str, str]]]:
-    """Return the answers that rest on the evidence and on less than those before, and (answer, why) of the others."""
+    """Return the supported answers that say less than those before, and (answer, reason) of the others."""
     kept, removed = list(levels[:1]), list[tuple[str, str]]()
     for level in levels[1:]:
         is_county = _COUNTY.fullmatch(level) and "=United States" in evidence.terms
@@ -192,7 +192,7 @@ def ground_levels(
 
 
 def _find_fault(level: str, before: Sequence[str], evidence: Evidence, lexicon: Lexicon) -> str:
-    """Return what is wrong with an answer behind others; empty for nothing."""
+    """Return why an answer must be removed, given the answers before it; empty where it stays."""
     said = lexicon.read_terms(level)
     names = {singular_form(word) for word in _WORD.findall(level) if word[0].isupper()}
     if not said or not all(evidence.tells(term, term in names) for term in said):
@@ -207,14 +207,14 @@ def _find_fault(level: str, before: Sequence[str], evidence: Evidence, lexicon: 
 
 
 def _compare(level: str, earlier: str, evidence: Evidence, lexicon: Lexicon) -> str:
-    """Return why an answer says no less than an earlier one; empty where it does."""
+    """Return why an answer says no less than an earlier one; empty where it says less."""
     said, said_before = _list_senses(level, lexicon), _list_senses(earlier, lexicon)
     if said == said_before:
         return "reworded"
     is_place = said in evidence.depths or all(term[0] == "=" for term in said)
     ends = tuple(f" {link} {normalise(level)}" for link in ("of", "at", "by"))
     if _PHRASE.match(earlier) and not is_place and normalise(earlier).endswith(ends):
-        # to be of a college of a university is to be of that university
+        # a member of a university's college is a member of the university
         return "named_before"
     is_nearer = said in evidence.depths and evidence.depths[said] < evidence.depths.get(said_before, 0)
     return "finer_than_before" if is_nearer or (_PHRASE.match(level) and said_before < said) else ""

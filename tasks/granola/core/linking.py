@@ -1,10 +1,10 @@
-"""Which items two names stand for: by the relation between them, by their lifetimes and places, and by descriptions (Appendix B).
+"""Find the items that two names mean, by their relation, lifetimes, places and descriptions (Appendix B).
 
-A fact about a place holds for what lies around it as well: who was born in Ulm was born in Germany.
+A fact about a place also holds for the places that enclose it: a person born in Ulm was born in Germany.
 
-Many items bear one name, so the items that were found may not be those that are meant. A pair is impossible where two
-places lie apart or two lifetimes do not meet. Weaker signs are doubts, which a reviewer decides: a person and a place of
-different countries, or two people with neither country nor occupation in common.
+Many items share a name, so the items found may not be those meant. A pair is impossible where two places lie apart or
+two lifetimes do not overlap. Weaker signs are doubts for a reviewer to decide: a person and a place of different
+countries, or two people who share neither country nor occupation.
 """
 
 import re
@@ -28,20 +28,20 @@ Claims = Mapping[str, Sequence[Neighbour]]
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """What the graph says of a relation between the bearers of two names."""
+    """What the graph says about a relation between the bearers of two names."""
 
     pairs: frozenset[Pair]
-    """Pairs that hold it."""
+    """Pairs for which the relation holds."""
     knows: Mapping[str, tuple[str, ...]]
     """Bearer of the question entity's name for which the graph has any value → the names of its values."""
 
     def tells(self, pair: Pair) -> bool | None:
-        """Return whether a pair holds the relation; None where the graph does not know what its question entity's value is."""
+        """Return whether the relation holds for a pair; None where the graph has no value for its question entity."""
         return True if pair in self.pairs else False if pair[0] in self.knows else None
 
 
 def find_held(relation: str, bearers: tuple[Sequence[Candidate], ...], claims: Claims, around: Claims) -> Held:
-    """Return which pairs of bearers hold a relation: outright, else, where it leads to places, by what lies around these.
+    """Find the pairs of bearers for which a relation holds: directly or, if it leads to places, via enclosing places.
 
     Args:
         bearers: Bearers of the question entity's name, and of the answer's.
@@ -68,7 +68,7 @@ def find_held(relation: str, bearers: tuple[Sequence[Candidate], ...], claims: C
 
 
 def find_beyond(around: Claims, qid: str) -> set[str]:
-    """Return all that an item's claims lead to, hop after hop."""
+    """Return all items that an item's claims lead to, over any number of hops."""
     beyond: set[str] = set()
     todo = [qid]
     while todo:
@@ -79,7 +79,7 @@ def find_beyond(around: Claims, qid: str) -> set[str]:
 
 
 def choose_pair(bearers: tuple[Sequence[Candidate], ...], held: Held, policy: str) -> Pair:
-    """Return the pair that is meant: the smallest numbers, with the policy `linked` among the pairs that hold the relation."""
+    """Return the pair with the smallest QID numbers; policy `linked` prefers pairs for which the relation holds."""
     if policy == "linked" and held.pairs:
         return min(held.pairs, key=lambda pair: (id_number(pair[0]), id_number(pair[1])))
     question, answer = (choose_candidate(side).qid for side in bearers)
@@ -96,17 +96,17 @@ _IMPLIED = {
     "P112": "organization",
     "P159": "organization",
 }
-"""What an item is that has an author, a performer, a creator, a manufacturer, a founder, a headquarters location."""
+"""Class of an item that has an author, a performer, a creator, a manufacturer, a founder, a headquarters location."""
 DESCRIBING = (*_CLASSES, *_COUNTRIES, *_IMPLIED)
-"""Claims that a description is made of, beside those: occupation, instance of, subclass of; citizenship, country, country
-of origin. A genre says nothing of what an item is: a song, a band, a festival."""
+"""Properties that descriptions are made of: occupation, instance of, subclass of; citizenship, country, country of
+origin; and those above. A genre does not say what an item is: a song, a band or a festival."""
 
 
 def make_description(claims: Iterable[Neighbour], person_pids: Collection[str]) -> str:
-    """Return a description of an item's claims, `film actor and singer, India`; empty where they name no class.
+    """Return a description made of an item's claims, `film actor and singer, India`; empty where they give no class.
 
-    A country is named where there is one alone. An item whose class is not said is what its properties imply: a human, as
-    only people have some, or one of _IMPLIED.
+    It names a country only where there is exactly one. An item without a stated class gets the one that its properties
+    imply: human, since only people have some properties, or one of _IMPLIED.
     """
     edges = [edge for edge in claims if edge.label]
     pids = {edge.pid for edge in edges}
@@ -117,13 +117,13 @@ def make_description(claims: Iterable[Neighbour], person_pids: Collection[str]) 
 
 
 def _find_first(edges: Iterable[Neighbour], pids: Iterable[str]) -> list[str]:
-    """Return the labels of the first of these properties that has any."""
+    """Return the value labels of the first of these properties that has any."""
     labels = ([str(edge.label) for edge in edges if edge.pid == pid] for pid in pids)
     return next(filter(None, labels), [])
 
 
 PLACES_WITHIN = frozenset({"P17", "P36", "P131", "P159", "P276", "P740"})
-"""Relations whose subject lies in, at or around its value, or comes from it."""
+"""Relations whose subject lies in, at or around its value, or originates there."""
 LIVES_IN = frozenset({"P19", "P20", "P69"})
 """Relations of a person to a place or a school."""
 RELATIVES = frozenset({"P26", "P40"})
@@ -131,7 +131,7 @@ RELATIVES = frozenset({"P26", "P40"})
 LOCATION = "P276"
 _NAMESAKES_COUNTRIES, _OCCUPATION = ("P17", "P27"), "P106"
 COMPARED = (*_NAMESAKES_COUNTRIES, _OCCUPATION)
-"""Claims that are compared: country, citizenship, occupation."""
+"""Properties that are compared: country, citizenship, occupation."""
 _BORN, _DIED = "P569", "P570"
 _LIFETIME = re.compile(r"\b(?:born|b\.) (?:in )?(?P<birth>\d{4})|\((?P<born>\d{3,4}) ?[–-] ?(?P<died>\d{3,4})\)")
 _WHERE = re.compile(r"\b(?:in|at|near|(?:capital|seat|city|town|village|county|state|province) of) (.*)")
@@ -139,19 +139,19 @@ _WHERE = re.compile(r"\b(?:in|at|near|(?:capital|seat|city|town|village|county|s
 
 @dataclass(frozen=True, slots=True)
 class Bearer:
-    """An item that bears a name, with what is known of it."""
+    """An item that bears a name, with what is known about it."""
 
     name: str
     description: str
     claims: Sequence[Neighbour] = ()
-    """Those of COMPARED."""
+    """Claims of COMPARED."""
     born: int | None = None
-    """Year of birth, astronomical."""
+    """Astronomical year of birth."""
     died: int | None = None
 
 
 def read_lifetime(facts: Iterable[Fact], description: str) -> tuple[int | None, int | None]:
-    """Return the years of birth and death that an item's facts give, else its description; None where neither does."""
+    """Return years of birth and death from an item's facts, else from its description; None where neither has one."""
     years: dict[str, int] = {}
     for fact in facts:
         if fact.pid in (_BORN, _DIED) and fact.value and (fact.precision is None or fact.precision >= YEAR):
@@ -164,11 +164,11 @@ def read_lifetime(facts: Iterable[Fact], description: str) -> tuple[int | None, 
 
 
 def find_contradiction(relation: str, subject: Bearer, value: Bearer, lexicon: Lexicon) -> str:
-    """Return why a relation cannot hold between two items, as a reason of a reject; empty where it can.
+    """Return the reject reason why a relation cannot hold between two items; empty where it can.
 
-    Two places lie apart where their countries differ by the graph's statements, else where neither description leads into
-    the other. What is located somewhere is described by more than that (a painting of a Spanish king), so that only
-    words behind "in", "capital of" and the like count.
+    Two places lie apart where their countries differ in the graph, or else where neither description leads to the
+    other. The description of a located thing may name unrelated places (a painting of a Spanish king), so for LOCATION
+    only words after "in", "capital of" and the like count.
     """
     if relation in RELATIVES:
         is_apart = _precedes(subject.died, value.born) or _precedes(value.died, subject.born)
@@ -185,7 +185,7 @@ def find_contradiction(relation: str, subject: Bearer, value: Bearer, lexicon: L
 
 
 def find_doubt(relation: str, subject: Bearer, value: Bearer, lexicon: Lexicon) -> str:
-    """Return what speaks against a relation between two items, as a flag of the review queue; empty for nothing."""
+    """Return the review flag for a doubtful relation between two items; empty where there is no doubt."""
     countries = [_outermost_of(each, lexicon) for each in (subject, value)]
     if not all(countries) or countries[0] & countries[1]:
         return ""
@@ -197,16 +197,16 @@ def find_doubt(relation: str, subject: Bearer, value: Bearer, lexicon: Lexicon) 
 
 
 def is_only_one(subject: Bearer, value: Bearer, rivals: Iterable[Bearer], lexicon: Lexicon) -> bool:
-    """Return whether a place has something in common with the subject that no other place of its name has."""
+    """Return whether a place shares countries or regions with the subject that no other place of its name shares."""
     shared = find_places(subject, lexicon) & find_places(value, lexicon)
-    # all of them bear the name: it says nothing of a rival
+    # all bear the same name, so it does not distinguish a rival
     return bool(shared) and not any(shared <= find_places(replace(rival, name=""), lexicon) for rival in rivals)
 
 
 def lie_apart(one: Bearer, other: Bearer, lexicon: Lexicon) -> bool:
-    """Return whether both things name countries, and none of the one lies in, around or at one of the other.
+    """Return whether both items have countries, and no place of one lies in, around or at a place of the other.
 
-    A place within a longer name says nothing of where the thing is not: Hollywood Records.
+    A place within a longer name does not rule out other places: Hollywood Records.
     """
     known = (each if len(lexicon.read_terms(each.name)) == 1 else replace(each, name="") for each in (one, other))
     first, second = (find_places(each, lexicon) for each in known)
@@ -216,9 +216,9 @@ def lie_apart(one: Bearer, other: Bearer, lexicon: Lexicon) -> bool:
 
 
 def find_places(one: Bearer, lexicon: Lexicon) -> frozenset[str]:
-    """Return the countries and regions of a thing by its claims and its description, and by its name where that agrees.
+    """Return the countries and regions of an item from its claims, its description, and its name where that agrees.
 
-    The name Victoria says nothing of Victoria in Canada.
+    The name Victoria does not place Victoria in Canada.
     """
     told = _find_countries(one.claims, lexicon) | lexicon.follow_places(one.description)
     own = lexicon.follow_places(one.name, told)
@@ -226,7 +226,7 @@ def find_places(one: Bearer, lexicon: Lexicon) -> frozenset[str]:
 
 
 def _find_countries(claims: Iterable[Neighbour], lexicon: Lexicon) -> frozenset[str]:
-    """Return the countries of today that claims name, or that lie where a state of the past did: Kingdom of Italy."""
+    """Return the present countries that claims name, or that succeed a former state: Kingdom of Italy."""
     labels = {edge.label for edge in claims if edge.pid in _NAMESAKES_COUNTRIES and edge.label}
     named = lexicon.outermost(frozenset().union(*map(lexicon.follow_places, labels)))
     # as a value of these claims Georgia is the country
@@ -244,5 +244,5 @@ def _find_occupations(one: Bearer, lexicon: Lexicon) -> frozenset[str]:
 
 
 def _precedes(died: int | None, born: int | None) -> bool:
-    """Return whether somebody died before somebody was born; a child may be born in the year after a father's death."""
+    """Return whether one died before the other's birth; a child may be born in the year after the father's death."""
     return died is not None and born is not None and died + 1 < born

@@ -1,4 +1,4 @@
-"""Rows of GRANOLA-EQ, one model a stage; the last is the published table (paper §3, Appendix B)."""
+"""Rows of GRANOLA-EQ, one model per stage; the last two are published tables (paper §3, Appendix B)."""
 
 from typing import Literal
 
@@ -6,7 +6,7 @@ from factmill.tasks.core.rows import Row
 
 
 class SourceQuestion(Row):
-    """A question with one gold answer, as it was read."""
+    """A question with one gold answer, as read from the source."""
 
     relation: str
     """PID of the relation that the question asks for."""
@@ -18,20 +18,20 @@ class SourceQuestion(Row):
     source_row: int
     """Number of the row in the source, from 1."""
     subject_qid: str | None = None
-    """The item that the question is about, where the source names it: a fact of the Wikidata."""
+    """The item that the question is about, where the source names it (a Wikidata fact)."""
     value_qid: str | None = None
-    """The answer's item, likewise."""
+    """The answer's item, where the source names it."""
 
 
 class EntityQuestion(SourceQuestion):
-    """With its entity, cut out by the relation's template."""
+    """A question with its entity, extracted with the relation's template."""
 
     question_entity: str
-    """Name that stands at [X] in the relation's template."""
+    """Name at [X] in the relation's template."""
 
 
 class LinkedQuestion(EntityQuestion):
-    """With a QID for both entities."""
+    """A question with a QID for both entities."""
 
     question_entity_qid: str
     answer_entity_qid: str
@@ -40,14 +40,14 @@ class LinkedQuestion(EntityQuestion):
     answer_entity_candidates: int
     """Number of items that bear the name of the answer."""
     answer_rivals: list[str]
-    """QIDs of the items that bear the name of the answer, without the chosen one."""
+    """QIDs of the other items that bear the name of the answer."""
     fact_in_graph: bool | None
     other_values: list[str]
-    """Names of the values that the graph has instead, where fact_in_graph is false."""
+    """Names of the graph's values where fact_in_graph is false."""
 
 
 class DescribedQuestion(LinkedQuestion):
-    """With the English descriptions of both entities, and the decisions of its review."""
+    """A question with the English descriptions of both entities, and its review decisions."""
 
     question_entity_description: str
     answer_entity_description: str
@@ -62,7 +62,7 @@ class DescribedQuestion(LinkedQuestion):
 
 
 class PopularQuestion(DescribedQuestion):
-    """With the page views of both entities' English articles."""
+    """A question with the page views of both entities' English articles."""
 
     question_entity_popularity: int | None
     """Page views over the last 12 full months before the epoch; null when there is no article."""
@@ -70,7 +70,7 @@ class PopularQuestion(DescribedQuestion):
 
 
 class AnsweredQuestion(PopularQuestion):
-    """With answers from fine to coarse, as the author gave them."""
+    """A question with answers from fine to coarse, as the author model wrote them."""
 
     levels: list[str]
     author: str
@@ -80,7 +80,7 @@ class AnsweredQuestion(PopularQuestion):
 
 
 class ScoredQuestion(AnsweredQuestion):
-    """With the share of samples that found a description inconsistent with the question."""
+    """A question with the shares of samples that call a description inconsistent with it."""
 
     question_description_score: float
     answer_description_score: float
@@ -139,10 +139,10 @@ class GranolaRow(Row):
     author_call: str
     """Key of the recorded call that gave the answers."""
     fact_in_graph: bool | None
-    """Whether the Wikidata holds the relation between the two items: true; false where it knows other values alone, so
-    that the row contradicts it; null where it knows none."""
+    """True where Wikidata has the relation between the two items; false where it has only other values, so that the row
+    contradicts it; null where it has none."""
     question_entity_description_made: bool
-    """True where the item has no English description: it was made of the labels of its classes and country."""
+    """True where the item has no English description: one was made from the labels of its classes and country."""
     answer_entity_description_made: bool
     """The same for the answer's item."""
 
@@ -153,7 +153,7 @@ class CandidateRow(Row):
     row_id: str
     """Id of the question."""
     role: Literal["question", "answer"]
-    """Whose name it is: the question entity's or the answer's."""
+    """Whose name the item bears: the question entity's or the answer's."""
     name: str
     """The name that was looked up."""
     qid: str
@@ -161,7 +161,7 @@ class CandidateRow(Row):
     via: Literal["label", "alias"]
     """Whether it is the item's label or one of its aliases."""
     chosen: bool
-    """True for the item that the build went on with."""
+    """True for the item that the build uses."""
     linked: bool | None
-    """True when the graph holds the relation between this item and a candidate of the other side; null when it knows no
-    value of the relation for any item of the question entity's name."""
+    """True when the graph has the relation between this item and a candidate for the other name; null when it has no
+    value of the relation for any item with the question entity's name."""

@@ -1,4 +1,4 @@
-"""What an evaluation on GRANOLA-EQ asks: its parameters, every question in each setting, and the turns that a setting takes (paper §4, §5.1)."""
+"""Parameters, questions, prompts and dialogues of an evaluation on GRANOLA-EQ (paper §4, §5.1)."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -27,7 +27,7 @@ from factmill.tasks.options import Option
 
 
 class GranolaEvaluationParams(EvaluationParams):
-    """What an evaluation on GRANOLA-EQ can be told."""
+    """Parameters of an evaluation on GRANOLA-EQ."""
 
     setting: Annotated[tuple[SettingName, ...], Option("--setting", "NAME")] = ()
     """Only this setting (repeatable). Default: those that the paper reports, all but temperature."""
@@ -50,15 +50,15 @@ class GranolaEvaluationParams(EvaluationParams):
 
 
 class GranolaEvaluationInputs(EvaluationInputs):
-    """What the steps of GRANOLA-EQ's evaluation read."""
+    """Resolved inputs of GRANOLA-EQ's evaluation steps."""
 
     params: GranolaEvaluationParams
     embedder: dict[str, str] = Field(default={})
-    """Name and digest of the sentence encoder; empty where none is asked for."""
+    """Name and digest of the sentence encoder; empty where none is needed."""
 
 
 def list_questions(rows: pa.Table, inputs: GranolaEvaluationInputs) -> pa.Table:
-    """Return every question (rows of `granola_eq`) in every setting, as it is asked (rows of `GranolaAsked`)."""
+    """Return every question (rows of `granola_eq`) in every setting, as rows of `GranolaAsked`."""
     return pa.concat_tables([_ask_all(rows, inputs, setting) for setting in inputs.settings])
 
 
@@ -78,13 +78,13 @@ def _ask_all(rows: pa.Table, inputs: GranolaEvaluationInputs, setting: str) -> p
 
 
 def fill_prompt(asked: GranolaAsked, params: GranolaEvaluationParams) -> Ask:
-    """Return a question as its setting's first prompt (paper Table 7)."""
+    """Return the first prompt of a question in its setting (paper Table 7)."""
     setting = SETTINGS[cast(SettingName, asked.setting)]
     return ask_first(load_prompt(setting.prompt), setting, asked.question, params.samples, params.temperature)
 
 
 def converse(asked: GranolaAsked, params: GranolaEvaluationParams) -> Dialogue:
-    """Put a question as its setting has it; in drag the model then puts its own answers together (§4)."""
+    """Prompt a question as its setting requires; in drag the model then aggregates its own samples (§4)."""
     first: Given = yield fill_prompt(asked, params)
     drawn = [read_answer(text) for text in first.read]
     if asked.setting == "drag" and len(drawn) > 1 and any(drawn):
@@ -103,6 +103,6 @@ def converse(asked: GranolaAsked, params: GranolaEvaluationParams) -> Dialogue:
 
 
 def guess_answers(rows: pa.Table) -> Callable[[GranolaAsked], str]:
-    """Return what the built-in guesser says to a question; `rows`: of the measured build."""
+    """Return the built-in guesser, question → answer; `rows`: those of the measured build."""
     commonest = find_commonest(rows["relation"].to_pylist(), rows["granola_answers"].to_pylist())
     return lambda asked: commonest[asked.relation]

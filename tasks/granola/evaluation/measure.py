@@ -1,4 +1,4 @@
-"""What an evaluation on GRANOLA-EQ says of a model: scores, metrics with their groups, single answers (paper §5)."""
+"""Results of an evaluation on GRANOLA-EQ: scores, metrics by group, single answers, paper figures (paper §5)."""
 
 from collections.abc import Mapping
 
@@ -25,9 +25,9 @@ _Texts = npt.NDArray[np.object_]
 def measure_granola(
     answers: pa.Table, tau: float, decay: float, popularity_bins: int, seed: int
 ) -> tuple[pa.Table, list[Metric]]:
-    """Return the rows of scores and the metrics of answers (rows of `GranolaAnswer`).
+    """Return the score rows and the metrics of answers (rows of `GranolaAnswer`).
 
-    How the metrics move with τ and λ stands among them, grouped by `tau` and by `lambda`: all answers under each value.
+    The metrics include variations of τ and λ over all answers, with `tau` or `lambda` as their group.
     """
     columns = list(list_columns(answers, decay))
     told = [
@@ -66,7 +66,7 @@ def _gather(setting: str, column: Column, chosen: npt.NDArray[np.bool_], names: 
 
 
 def _name_bins(answers: pa.Table, bins: int) -> _Texts:
-    """Return each answer's bin of popularity; a question is in one bin in all settings."""
+    """Return each answer's popularity bin; a question has the same bin in all settings."""
     popularity = dict(zip(answers["item"].to_pylist(), answers["question_entity_popularity"].to_pylist(), strict=True))
     found = bin_by_quantile(popularity, bins)
     return np.array([found[item] for item in answers["item"].to_pylist()], object)
@@ -79,7 +79,7 @@ def _name_cells(answers: pa.Table) -> _Texts:
 
 
 def tell_verdict(matched_level: int | None, is_idk: bool, unscored: str) -> str:
-    """Return what became of an answer, in a few words."""
+    """Format an answer's verdict in a few words."""
     if matched_level is None:
         return f"unscored: {unscored}"
     idk = "refused (counts as IDK)" if unscored == "refused" else "IDK"
@@ -87,7 +87,7 @@ def tell_verdict(matched_level: int | None, is_idk: bool, unscored: str) -> str:
 
 
 def list_items(answers: pa.Table) -> list[Item]:
-    """Return answers (rows of `GranolaAnswer`) as a report's browser tells them; the finer what they match, the better."""
+    """Return answers (rows of `GranolaAnswer`) as items of a report's browser; a finer match scores higher."""
     items = []
     for row in answers.to_pylist():
         level = row["matched_level"]
@@ -129,4 +129,4 @@ PAPER = (
         for cell, value in (("both", 0.83), ("granola_only", 0.28), ("neither", 0.26))
     ),
 )
-"""What the paper states in numbers; its Table 3 has its two headings swapped."""
+"""The numbers that the paper states; its Table 3 has its two headings swapped."""

@@ -1,4 +1,4 @@
-"""GRANOLA-EQ's evaluation as commands know it: what answers are worth, and its record (paper §2.2, §5)."""
+"""GRANOLA-EQ's `Evaluation` object, its inputs and the scoring of answers (paper §2.2, §5)."""
 
 from collections.abc import Iterator
 
@@ -36,13 +36,13 @@ from factmill.tasks.settings import home, load_world
 
 
 def lock_inputs(params: GranolaEvaluationParams, run: RunOptions) -> Locked[GranolaEvaluationInputs]:
-    """Return what an evaluation depends on; UsageError says what was expected."""
+    """Resolve an evaluation's inputs; raises UsageError."""
     encoder = embedder_identity(load_world(run.world, run.graph), home()) if params.similarity else {}
     return lock_evaluation(GRANOLA_EVALUATION, params, run, GranolaEvaluationInputs, embedder=encoder)
 
 
 def score_granola(answers: pa.Table, inputs: GranolaEvaluationInputs, tools: Tools) -> pa.Table:
-    """Return answers (rows of `GranolaGiven`) with the level that each matches (Definition 1), and how near it is to the gold answer (§5.4)."""
+    """Score answers (rows of `GranolaGiven`): matched level (Definition 1) and similarity to the gold answer (§5.4)."""
     answers = score_answers(answers, inputs.params.tau)
     similarity, encoder = pa.nulls(answers.num_rows, pa.float64()), ""
     if inputs.params.similarity:
@@ -53,7 +53,7 @@ def score_granola(answers: pa.Table, inputs: GranolaEvaluationInputs, tools: Too
 
 
 def _compare(answers: pa.Table, embedder: Embedder) -> pa.Array:
-    """Return the cosine of each answer that is compared and says something with its gold answer; null for the others."""
+    """Return each answer's cosine with its gold answer; null for answers that are empty, IDK or not compared."""
     columns = (answers[name].to_pylist() for name in ("answer_read", "granola_answers", "is_compared", "is_idk"))
     pairs = [
         (text, levels[0]) if text and is_compared and not is_idk else None
@@ -64,7 +64,7 @@ def _compare(answers: pa.Table, embedder: Embedder) -> pa.Array:
 
 
 def explain_answer(row: GranolaAnswer) -> Iterator[str]:
-    """Yield what an answer's row says, as lines to read."""
+    """Yield an answer row's contents as readable lines."""
     yield f"  question    {row.question}   ({row.setting}; factmill explain granola {row.item})"
     yield from [f"  drawn       {' | '.join(row.samples)}"] if row.samples else []
     yield tell_answer(row.answer, row)
@@ -78,7 +78,7 @@ def explain_answer(row: GranolaAnswer) -> Iterator[str]:
 
 
 def measure_answers(answers: pa.Table, inputs: GranolaEvaluationInputs) -> tuple[pa.Table, list[Metric]]:
-    """Return the rows of scores and the metrics of answers (rows of `GranolaAnswer`)."""
+    """Return the score rows and the metrics of answers (rows of `GranolaAnswer`)."""
     params = inputs.params
     return measure_granola(answers, params.tau, params.decay, params.popularity_bins, params.seed)
 

@@ -1,7 +1,7 @@
-"""Reader of EntityQuestions files: one JSON array (or JSON Lines) a relation, rows `{"question", "answers": [...]}`.
+"""Reader of EntityQuestions files: a JSON array (or JSON Lines) per relation, rows `{"question", "answers": [...]}`.
 
-A file that cannot be read as a whole (missing, empty, not UTF-8, broken JSON, other columns) is a SourceError that names
-file, row and column. A single odd row is handed on with what is wrong with it, so that it is counted as a reject.
+A file that cannot be read as a whole (missing, empty, not UTF-8, broken JSON, other columns) raises a SourceError that
+names file, row and column. A single malformed row is returned with its problem, so that it counts as a reject.
 """
 
 import json
@@ -20,21 +20,21 @@ _RELATION = re.compile(r"P[1-9][0-9]*(?![0-9])")
 
 @dataclass(frozen=True, slots=True)
 class RawQuestion:
-    """One row as it stands in a file."""
+    """One row of a file."""
 
     row: int
     """Number of the row, from 1."""
     question: str
     answers: tuple[str, ...]
     problem: str = ""
-    """What is wrong with the row; empty when nothing is."""
+    """What is wrong with the row; empty for a valid one."""
 
 
 def find_files(paths: Sequence[Path], relations: Sequence[str]) -> dict[str, list[Path]]:
     """Return relation → its files, from files and folders; a file's name begins with its PID (`P19.test.json`).
 
-    With a single relation asked for, a file named outright may have any name. Raises SourceError for a path that is
-    not there, a file that cannot be placed, or when nothing is left.
+    With a single relation, a file given by its path may have any name. Raises SourceError for a missing path, a given
+    file of no relation, or when no file is left.
     """
     found: dict[str, list[Path]] = {}
     for path in paths:
@@ -57,7 +57,7 @@ def find_files(paths: Sequence[Path], relations: Sequence[str]) -> dict[str, lis
 
 
 def read_questions(source: SourceFile) -> list[RawQuestion]:
-    """Return the rows of one file; SourceError as described above, or when the file is no longer the expected one."""
+    """Return the rows of one file; SourceError as described above, or when the file has changed."""
     rows = [_read_row(*read) for read in iterate_json(source, "rows with the columns question and answers")]
     if rows and all(row.problem for row in rows):
         raise SourceError(
@@ -84,6 +84,6 @@ def _problem(value: Any) -> str:
 
 
 def relation_of(path: Path) -> str:
-    """Return the relation that a file's name begins with; nothing where it begins with none."""
+    """Return the PID that a file's name begins with; empty where there is none."""
     match = _RELATION.match(path.name)
     return match[0] if match else ""

@@ -1,7 +1,7 @@
-"""Rows of BioKaLMA's evaluation: a question with the graphs that the model is shown, what it answered, and what came of that (paper §2.1, §4).
+"""Rows of BioKaLMA's evaluation: a question with the graphs shown, its answer, ratings and scores (paper §2.1, §4).
 
-A judge rates texts by four criteria (§4.1). The last rating of a reply counts, since a judge may think aloud before it. What
-is no rating is Unreadable, and the text stays unscored: the paper's public script counts such replies as 3.
+A judge rates texts by four criteria (§4.1). The last rating of a reply counts, since a judge may think aloud before it.
+A reply without a rating is Unreadable, and the text stays unscored: the paper's public script counts such replies as 3.
 """
 
 import re
@@ -23,113 +23,115 @@ Scorer = Literal["fixed", "upstream"]
 
 
 class BioAsked(Asked):
-    """One of the two questions of a row, and the knowledge that the model is shown with it."""
+    """One of a row's two questions, with the knowledge that the model is shown."""
 
     form: Form
     """Which of the two questions: general or specific."""
     people: list[str]
-    """QIDs of the two people whom the question is about."""
+    """QIDs of the two people that the question is about."""
     names: list[str]
     """Their names."""
     relation: str
     """Label of the relation that joins them."""
     retrieved: list[str]
-    """QIDs of the items whose graphs are shown: the two people, others in their place, or what was found by the question's names."""
+    """QIDs of the items whose graphs are shown: the two people, their replacements, or items found by names in the
+    question."""
     retrieved_names: list[str]
-    """What these are called to the model."""
+    """Names under which the model sees these items."""
     given: list[Piece]
-    """The graphs shown, piece by piece: what a citation is held against."""
+    """Pieces of the graphs shown, against which citations are checked."""
     minimum: list[Piece]
-    """The minimum knowledge set, whatever the graphs lack."""
+    """The minimum knowledge set, including pieces that the graphs lack."""
     removed: list[Piece]
-    """Pieces of the minimum set that the graphs lack: what calls for [NA] (§4.4)."""
+    """Pieces of the minimum set that the graphs lack: the answer must mark them with [NA] (§4.4)."""
     lookup_failure: str
-    """Why what the question names could not be looked up; then no model is asked. Empty where it could, or nothing had to be."""
+    """Why looking up the question's names failed; then no model is asked. Empty where it succeeded or was not
+    needed."""
 
 
 class BioAnswer(BioAsked, Answer):
-    """What the model answered."""
+    """A question with the model's answer."""
 
 
 class RatedBio(BioAnswer):
-    """With the ratings of its text (G-Eval, §4.1): 1 to 5, null where there is none."""
+    """An answer with the ratings of its text (G-Eval, §4.1): 1 to 5, null where there is none."""
 
     coherence: int | None
-    """Do its sentences make one whole?"""
+    """Do its sentences form a coherent whole?"""
     consistency: int | None
-    """Does it say nothing but what the knowledge shown says?"""
+    """Does it say only what the knowledge shown says?"""
     fluency: int | None
-    """Is its English sound?"""
+    """Is its English correct and fluent?"""
     relevance: int | None
     """Does it say what matters for the question?"""
     unrated: list[str]
-    """`criterion: reason: detail` of each rating that was asked for and could not be had."""
+    """`criterion: reason: detail` of each rating that was requested but failed."""
     judge: str
-    """What rated; empty where no rating was asked for."""
+    """Model that rated; empty where no rating was requested."""
     judge_calls: list[str]
     """Keys of the judge's recorded calls."""
 
 
 class ScoredCitation(Citation):
-    """A citation, held against what the model was shown."""
+    """A citation, checked against the graphs shown."""
 
     is_correct: bool | None
-    """The triple is in the graphs shown; null for what is no triple."""
+    """The triple is in the graphs shown; null where the citation is no triple."""
     is_needed: bool | None
-    """It is correct and in the minimum set."""
+    """The triple is correct and in the minimum set."""
     is_aligned: bool | None
-    """The sentence bears it out; of a mark, a piece that the graphs lack."""
+    """The triple follows from its sentence; for a [NA] mark, a piece that the graphs lack does."""
 
 
 class CitationScore(StrictModel):
-    """Counts of one answer."""
+    """Counts of one answer's citations."""
 
     scorer: Scorer
-    """Whose count it is: the paper's definition, or the public script."""
+    """Counting rule: fixed (the paper's definition) or upstream (the public script)."""
     cited: int
-    """Citations: triples, and what is malformed."""
+    """Citations: triples and malformed brackets."""
     malformed: int
     correct: int
-    """Triples of the graph that was shown."""
+    """Triples that are in the graphs shown."""
     near: int
-    """Triples that would be but for case, accents, punctuation or the writing of a date."""
+    """Triples that miss the graph only by case, accents, punctuation or the format of a date."""
     needed: int
     """Citations that count for precision: correct ones of the minimum set."""
     minimum: int
     """Pieces of the minimum set."""
     found: int
-    """Of these, how many are cited."""
+    """Pieces of the minimum set that are cited."""
     triples: int
-    """Citations that were held against their sentence."""
+    """Citations that were checked against their sentence."""
     aligned: int
-    """Of these, how many follow from it."""
+    """Triples that follow from their sentence."""
     marked: int
     """Sentences with [NA]."""
     marked_right: int
-    """Of these, how many are about a removed piece."""
+    """Sentences with [NA] that are about a removed piece."""
     removed: int
     """Pieces that were removed from the graph."""
     removed_found: int
-    """Of these, about how many a sentence with [NA] is."""
+    """Removed pieces that a sentence with [NA] is about."""
     is_left_out: bool
-    """True where the public script passes over the answer: its graph is empty, or nothing is said."""
+    """True where the public script skips the answer: its graph or its text is empty."""
 
 
 class ScoredBio(RatedBio):
     """A row of the published table `biokalma_answers`."""
 
     sentences: list[str]
-    """Of the answer, without brackets."""
+    """Sentences of the answer, without brackets."""
     citations: list[ScoredCitation]
     """In the order of the text."""
     counts: CitationScore
-    """What the figures are made of."""
+    """Counts from which the metrics are computed."""
     aligner: str
-    """What said whether sentences bear out citations: a model's name, or `lexical`."""
+    """What decided whether citations follow from their sentences: a model's name, or `lexical`."""
 
 
 RATED = ("coherence", "consistency", "fluency", "relevance")
-"""What is rated, a question to the judge each."""
+"""Rating criteria, one judge call each."""
 LEAST, MOST = 1, 5
 _HEAD = f"(?:(?:final|overall|my|the) )*(?:(?:{'|'.join(RATED)}) )?(?:rating|score|{'|'.join(RATED)})"
 RATING = ReplyForm(kind="lines", head=_HEAD, point="[:=]", quotes=True, last_counts=True)
@@ -140,7 +142,7 @@ ASKS = {
     "fluency": "Is it well written, without faults of grammar and wording?",
     "relevance": "Does it tell what the question asks for, and nothing beside?",
 }
-"""What is rated → what people who rate it are asked."""
+"""Criterion → question for human raters."""
 _EXPECTED = 'expected a whole number from 1 to 5 in a line of the form "Rating: 4"'
 _LINE = re.compile(rf"^{_HEAD}[ \t]*[:=](.*)$", re.IGNORECASE | re.MULTILINE)
 _NUMBER = re.compile(
@@ -162,7 +164,7 @@ def read_rating(text: str) -> int | Unreadable:
 
 
 def list_ratings(row: Mapping[str, Any]) -> Iterator[Part]:
-    """Yield the ratings of a row of `biokalma_answers`; none where no judge was asked, or failed."""
+    """Yield the ratings of a `biokalma_answers` row; none where no judge was asked, or its call failed."""
     for criterion in RATED:
         is_unread = any(each.startswith(f"{criterion}: judge_unreadable:") for each in row["unrated"])
         if row[criterion] is not None or is_unread:

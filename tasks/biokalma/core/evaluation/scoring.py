@@ -1,29 +1,29 @@
-"""How good the citations of an answer are, in counts of which micro and macro figures are made (BioKaLMA, §4.2 to §4.4).
+"""Score an answer's citations as counts, from which micro and macro metrics are computed (BioKaLMA, §4.2 to §4.4).
 
-**Correct** is a citation whose triple stands in the graph that the model was shown, letter for letter: a QID, the property's
-label and the value's, or their ids; of writing only what no reader sees is passed over (entities, spaces, full-width marks).
-Dates are labels too: the graph tells them as they are to be cited. What would be right but for case, accents, punctuation
-or the writing of a date is not correct, but counted as `near`. **Needed** is one that is correct and in the minimum set.
-Every citation counts, also one that was made before: the paper averages over all citations. Of the minimum set a piece is
-**found** once, by a correct citation. What was removed from the graph stays in the minimum set, so recall falls with it
-(Table 5). A malformed citation is one that is not correct.
+A citation is **correct** if the graph shown to the model has its triple letter for letter: QID, property label and
+value label, or their ids. Only invisible differences are ignored (entities, spaces, full-width marks). Dates are labels
+too: the graph shows them in the form to be cited. A triple that differs in case, accents, punctuation or date format is
+not correct, but counts as `near`. A citation is **needed** if it is correct and in the minimum set. Every citation
+counts, also a repeated one: the paper averages over all citations. A piece of the minimum set is **found** once, by a
+correct citation. Pieces removed from the graph stay in the minimum set, so recall falls (Table 5). A malformed citation
+is not correct.
 
-**Marks** are sentences with [NA]: right where one of the removed pieces follows from them; a removed piece is found where it
-follows from a sentence with [NA]. §4.5 also calls a mark right whose sentence does not answer the question; nothing tells
-which these are, in the paper's script either, so none is here.
+**Marks** are sentences with [NA]. A mark is right if one of the removed pieces follows from its sentence; a removed
+piece is found if it follows from a sentence with [NA]. §4.5 also calls a mark right if its sentence does not answer the
+question. Nothing identifies such sentences, not even the paper's script, so they do not count as right here.
 
-**Aligned** is a citation whose triple follows from its sentence (§4.3). A cross-encoder tells (sentence ⇒ triple as a sentence),
-or the rule `lexical`: the value is said in the sentence, a label as a reader takes it, a date in any writing and no coarser.
-The rule knows nothing of the property, so it calls more aligned than there is where two properties have one value, and less
-where a sentence says the value in other words. The paper's public script looks for the value's letters before it asks its
-model, so the rule is that script's first half.
+A citation is **aligned** if its triple follows from its sentence (§4.3). A cross-encoder decides (sentence ⇒ triple as
+a sentence), or the rule `lexical`: the sentence states the value, a label as a reader recognises it, a date in any
+format and no coarser. The rule ignores the property, so it overcounts where two properties share a value, and
+undercounts where a sentence paraphrases the value. The paper's public script searches for the value's letters before it
+asks its model, so the rule is the first half of that script.
 
-The scorer `upstream` reads and counts citations as the public script does: brackets go to the first "]", a QID is what
-stands before the first comma, parts are cut at ": " and at the last ", " before it; precision is the number of pieces of the minimum set
-that are cited, over all citations, whether or not the graph has them, so a second citation of one piece counts against it; answers
-that are empty, or whose graph is, are left out. In its graphs `name` and `qid` are properties like any other, so a cited name
-is a citation, correct where it equals the graph's; the scorer `fixed` leaves names out of both counts. Marks and alignment are
-the paper's with either.
+The scorer `upstream` reads and counts citations as the public script does. A bracket ends at the first "]", the QID is
+the text before the first comma, and parts are cut at ": " and at the last ", " before it. Precision is the number of
+cited pieces of the minimum set over all citations, whether or not the graph has them, so citing a piece twice lowers
+it. Empty answers, and those with an empty graph, are left out. In its graphs `name` and `qid` are ordinary properties,
+so a cited name is a citation, correct where it equals the graph's; the scorer `fixed` leaves names out of both counts.
+Marks and alignment follow the paper with either scorer.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -42,11 +42,11 @@ from factmill.tasks.text.values.answers import KnownText, find_answer, read_know
 from factmill.tasks.text.values.written import is_same_date
 
 LEXICAL = "lexical"
-"""Name of the rule, in tables and reports."""
+"""Name of the lexical rule in tables and reports."""
 _SUBJECT = "This person"
-"""Whom a triple is about: a sentence may go on with a pronoun, as the paper's pairs name no one."""
+"""Subject of every hypothesis: a sentence may use a pronoun, and the paper's pairs name no one."""
 _READ_AT_MOST = 2_000
-"""Characters of a sentence that are read: a longer one is none."""
+"""Maximum characters read of a sentence: anything longer is no sentence."""
 
 
 class Claim(NamedTuple):
@@ -57,7 +57,7 @@ class Claim(NamedTuple):
 
 
 def make_claim(cited: Cited, sentence: int, triple: Citation | Piece) -> Claim:
-    """Return the claim that a sentence of an answer, by its place, says a triple."""
+    """Return the claim that an answer's sentence (by index) states a triple."""
     if isinstance(triple, Citation):
         triple = Piece(
             qid=triple.qid,
@@ -72,12 +72,12 @@ def make_claim(cited: Cited, sentence: int, triple: Citation | Piece) -> Claim:
 
 
 def list_marked(cited: Cited) -> list[int]:
-    """Return the sentences with [NA], by place, each once."""
+    """Return the indices of sentences with [NA], each once."""
     return sorted({each.sentence for each in cited.citations if each.kind == "not_available"})
 
 
 def list_claims(cited: Cited, removed: Sequence[Piece]) -> Iterator[Claim]:
-    """Yield all that scoring asks about an answer: its citations, and its marks with what was removed."""
+    """Yield all claims to check for an answer: its citations, and each marked sentence with each removed piece."""
     for each in cited.citations:
         if each.kind == "triple":
             yield make_claim(cited, each.sentence, each)
@@ -87,13 +87,13 @@ def list_claims(cited: Cited, removed: Sequence[Piece]) -> Iterator[Claim]:
 
 @lru_cache(maxsize=4096)
 def align_lexically(claim: Claim) -> bool:
-    """Tell by the rule whether a sentence says a triple's value."""
+    """Return whether, by the lexical rule, a sentence states a triple's value."""
     sentence, piece = claim.sentence[:_READ_AT_MOST], claim.piece
     return bool(sentence) and (mentions(sentence, piece) or find_answer(piece.value, _read(sentence)).found is True)
 
 
 def put_pair(claim: Claim, forms: Mapping[str, RelationForm]) -> tuple[str, str]:
-    """Return premise and hypothesis for a cross-encoder: the sentence, and the triple as one."""
+    """Return premise and hypothesis for a cross-encoder: the sentence, and the triple as a sentence."""
     return claim.sentence[:_READ_AT_MOST], verbalise_piece(claim.piece, _SUBJECT, forms)
 
 
@@ -111,9 +111,10 @@ def score_citations(
     scorer: Scorer = "fixed",
     names: Mapping[str, str] = MappingProxyType({}),
 ) -> tuple[list[ScoredCitation], CitationScore]:
-    """Return the citations of an answer with what is found of each, and its counts; `aligns` decides whether a triple follows from a sentence.
+    """Return an answer's citations with their scores, and its counts.
 
-    `names`: QID → name of the items whose graphs were shown, which the scorer `upstream` counts as citations.
+    `aligns` decides whether a triple follows from a sentence. `names`: QID → name of the items whose graphs were shown,
+    which the scorer `upstream` counts as citations.
     """
     graph, wanted = {_key(piece) for piece in given}, [_key(piece) for piece in minimum]
     needed = frozenset(wanted)

@@ -1,14 +1,14 @@
-"""What a model is shown in each setting, and what the built-in models answer (paper §4.4, Figure 4).
+"""Graphs that a model is shown in each setting, and answers of the built-in models (paper §4.4, Figure 4).
 
-What is taken out or replaced follows from the ids of rows and people alone, so a row is the same test in every evaluation,
-and each step takes out or replaces more than the one before.
+Which pieces or graphs are removed or replaced depends only on the ids of rows and people, so a row is the same test in
+every evaluation, and each step removes or replaces more than the one before.
 
-In the setting `retrieved` the items are those whom the question names: the baseline's retrieval and re-ranking (§3.1, §3.2).
-There is no model of named entities: every run of words from one capital to another may be a name, and is one where an item
-of the class bears it as label or alias, the longest first. Of several bearers the one counts whose neighbours the question
-names most often, word for word; among equals the one known by this label, then that of the smaller number.
+In the setting `retrieved`, the question's names select the items: the baseline's retrieval and re-ranking (§3.1, §3.2).
+No model recognises named entities. Any run of words that begins and ends with a capitalised word may be a name, and is
+one if an item of the class bears it as label or alias; the longest run wins. Of several bearers, the one counts whose
+neighbours the question names most often, word for word; ties go to the bearer by label, then to the smaller QID number.
 
-`tell`: a piece and its person's name as a sentence, which ends with a stop.
+`tell`: makes a sentence, with its full stop, of a piece and its person's name.
 """
 
 import re
@@ -33,7 +33,7 @@ FORMS: tuple[Form, ...] = ("general", "specific")
 
 @dataclass(frozen=True, slots=True)
 class Graph:
-    """What is known of one item in one hop, as the model is shown it."""
+    """One item's one-hop knowledge, as the model is shown it."""
 
     qid: str
     name: str
@@ -42,12 +42,12 @@ class Graph:
 
 @dataclass(frozen=True)
 class Measured:
-    """All rows of the measured build, of which a row's graphs may be replaced."""
+    """All rows of the measured build, from which a row's graphs may be replaced."""
 
     rows: Sequence[BiographyRow]
 
     def show(self, row: BiographyRow, setting: str) -> list[Graph]:
-        """Return the graphs of a row in a setting; `retrieved` has none before they are looked up."""
+        """Return a row's graphs in a setting; for `retrieved` none, since they are looked up later."""
         if setting == RETRIEVED:
             return []
         graphs = list_graphs(row)
@@ -63,18 +63,18 @@ class Measured:
 
     @cached_property
     def _order(self) -> list[tuple[str, str]]:
-        """(row, person) of every graph, in the order in which they are replaced."""
+        """(row, person) of every graph, in the order of replacement."""
         pairs = [(row.id, qid) for row in self.rows for qid in row.people]
         return sorted(pairs, key=lambda pair: digest_json(["ablated", *pair]))
 
     @cached_property
     def _people(self) -> list[Graph]:
-        """Everybody of the build, once, by number."""
+        """The graph of each person of the build, by QID number."""
         graphs = {graph.qid: graph for row in reversed(self.rows) for graph in list_graphs(row)}
         return [graphs[qid] for qid in sorted(graphs, key=id_number)]
 
     def _find_other(self, row: BiographyRow, graph: Graph) -> Graph:
-        """Return somebody of another row, whom this row's graphs do not name; the right graph where there is nobody."""
+        """Return the graph of a person whom this row's graphs do not name; the row's own graph where there is none."""
         known = {*row.people, *(piece.value_qid for piece in row.knowledge_graph)}
         first = seed_from("instead", row.id, graph.qid) % len(self._people)
         others = (*self._people[first:], *self._people[:first])
@@ -90,17 +90,17 @@ def list_graphs(row: BiographyRow) -> list[Graph]:
 
 
 def draw_removed(row: BiographyRow, number: int) -> list[Piece]:
-    """Return the pieces of the minimum set that are taken out first, so many or all there are."""
+    """Return the first pieces of the minimum set to remove: `number` of them, or all."""
     return sorted(row.minimum_knowledge, key=lambda piece: digest_json(["removed", row.id, *identify(piece)]))[:number]
 
 
 def identify(piece: Piece) -> tuple[str, str, str]:
-    """Return what makes two pieces the same, whatever statement says it."""
+    """Return a piece's identity, whatever statement it comes from."""
     return piece.qid, piece.pid, piece.value_qid or piece.value
 
 
 def ask_row(row: BiographyRow, setting: str, graphs: Sequence[Graph], forms: Iterable[Form]) -> Iterator[BioAsked]:
-    """Yield the questions of a row with these graphs."""
+    """Yield a row's questions with these graphs."""
     for form in forms:
         yield show_graphs(
             BioAsked(
@@ -126,7 +126,7 @@ def ask_row(row: BiographyRow, setting: str, graphs: Sequence[Graph], forms: Ite
 
 
 def show_graphs(asked: BioAsked, graphs: Sequence[Graph]) -> BioAsked:
-    """Return a question with these graphs to be shown; what of the minimum set they lack is `removed`."""
+    """Return a question with these graphs; the pieces of the minimum set that they lack become `removed`."""
     given = [piece for graph in graphs for piece in graph.pieces]
     there = set(map(identify, given))
     return asked.replace(
@@ -139,11 +139,11 @@ def show_graphs(asked: BioAsked, graphs: Sequence[Graph]) -> BioAsked:
 
 Tell = Callable[[Piece, str], str]
 GUESSES = 4
-"""Pieces guessed of each person: together about as many as a minimum set has."""
+"""Pieces guessed per person: together about as many as a minimum set has."""
 
 
 def say_right(asked: BioAsked, tell: Tell) -> str:
-    """Return the minimum set, a sentence a piece: cited where it is given, marked [NA] where it is not."""
+    """Return the minimum set, one sentence per piece: cited where the graph has it, else marked [NA]."""
     names = dict(zip(asked.people, asked.names, strict=True))
     given = set(map(identify, asked.given))
     return " ".join(
@@ -154,17 +154,17 @@ def say_right(asked: BioAsked, tell: Tell) -> str:
 
 @dataclass
 class Guesser:
-    """What minimum sets say most often, counted once for all rows of a build."""
+    """Guesses the most frequent pieces of minimum sets, counted once over all rows of a build."""
 
     rows: Sequence[BiographyRow]
     _counts: dict[str, Counter[tuple[str, str]]] = field(default_factory=dict)
-    """Label of the relation, or nothing for all rows → (PID, value) → rows."""
+    """Relation label (empty: all rows) → (PID, value) → number of rows."""
     _own: dict[str, Counter[tuple[str, str]]] = field(default_factory=dict)
-    """Row → the same of it alone."""
+    """Row id → the same counts for that row alone."""
     _pieces: dict[tuple[str, str], Piece] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Count."""
+        """Count the pieces of all rows."""
         for row in self.rows:
             told = {(piece.pid, piece.value_qid or piece.value): piece for piece in row.minimum_knowledge}
             self._pieces = told | self._pieces
@@ -173,7 +173,7 @@ class Guesser:
                 self._counts.setdefault(group, Counter()).update(told.keys())
 
     def say(self, asked: BioAsked, tell: Tell) -> str:
-        """Return what other rows of the relation, or of any where it has no other, say most often, told and cited of both people."""
+        """State and cite for both people the most frequent pieces of other rows with the relation, else of any."""
         own = self._own[asked.item]
         found = (self._counts[asked.relation] - own) or (self._counts[""] - own)
         ranked = sorted(found, key=lambda each: (-found[each], each))[:GUESSES]
@@ -195,7 +195,7 @@ def _mark(sentence: str, citation: str) -> str:
 
 
 LONGEST = 6
-"""Words of the longest name looked for."""
+"""Maximum words of a name."""
 _AROUND = "\"'“”‘’«»„()[]{}¿¡,;:!?…"
 _POSSESSIVE = re.compile(r"(?<=[\w.])(?:['’]s|(?<=s)['’])$")
 
@@ -205,10 +205,10 @@ class Span:
     """A run of words that may be a name."""
 
     start: int
-    """Number of the first word."""
+    """Index of the first word."""
     stop: int
     spellings: tuple[str, ...]
-    """As written, then without what a sentence adds to a name: a possessive, a full stop."""
+    """As written, then without a sentence's additions: a possessive, a full stop."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,9 +220,9 @@ class Name:
 
 
 def list_spans(question: str, shortest: int, function_words: Set[str]) -> list[Span]:
-    """Return the runs of words that begin and end with a word in capitals, `shortest` words at least.
+    """Return the runs of at least `shortest` words that begin and end with a capitalised word.
 
-    A function word alone is none. Scripts without capitals count as written in them.
+    A function word alone is not a run. Words in scripts without case count as capitalised.
     """
     words = question.split()
     marked = [at for at, word in enumerate(words) if any(each.isalpha() and not each.islower() for each in word)]
@@ -242,7 +242,7 @@ def _spell(written: str) -> tuple[str, ...]:
 
 
 def choose_names(spans: Sequence[Span], bearers: Mapping[str, Sequence[Candidate]]) -> list[Name]:
-    """Return the names among spans, in the order of the text: the longest first, none inside or across another.
+    """Return the names among spans in text order; longer names take precedence and never overlap.
 
     `bearers`: spelling → items of the class that bear it.
     """
@@ -257,7 +257,7 @@ def choose_names(spans: Sequence[Span], bearers: Mapping[str, Sequence[Candidate
 
 
 def choose_item(question: str, name: Name, facts: Mapping[str, Sequence[Fact]]) -> Qid:
-    """Return which of a name's bearers a question means (§3.2, exact match of neighbours)."""
+    """Return the bearer of a name that a question means (§3.2, exact match of neighbours)."""
     folded, own = fold_text(question), fold_text(name.text)
 
     def rank(candidate: Candidate) -> tuple[int, bool, int]:

@@ -1,4 +1,4 @@
-"""What is drawn of GRANOLA's metrics (paper Figures 5 to 8 and 11, Table 3), of one model or several."""
+"""Figures of GRANOLA's metrics for one or several models (paper Figures 5 to 8 and 11, Table 3)."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -13,11 +13,11 @@ _ACCURACIES = {"standard": "selective_accuracy", "GRANOLA": "selective_granola_a
 Key = tuple[str, str, str, str, str]
 _By = Mapping[Key, EvaluationMetric]
 _Runs = Mapping[tuple[str, str], str]
-"""(model, setting) → what it is called in figures."""
+"""(model, setting) → its label in figures."""
 
 
 def draw_figures(metrics: Sequence[EvaluationMetric]) -> list[Figure]:
-    """Return the figures of metrics."""
+    """Return all figures of the metrics."""
     by = {(each.model, each.setting, each.metric, each.group_by, each.group): each for each in metrics}
     several = len({each.model for each in metrics}) > 1
     runs = {

@@ -1,8 +1,9 @@
-"""From answers to scores: refusals, aggregated answers, GRANOLA accuracy and informativeness (paper Definition 1, §4, §5.1, §5.4).
+"""Score answers: refusals, aggregated answers, GRANOLA accuracy, informativeness (paper Definition 1, §4, §5.1, §5.4).
 
-A prediction matches a level when its token F1 with one of the level's acceptable answers exceeds τ; the finest level that
-it matches counts. Words are those of the normal form (SQuAD's, for any alphabet: text/matching.py), so an answer in another
-script than the gold answer matches nothing. All functions are pure: columns in, numpy arrays out, one entry an item.
+A prediction matches a level when its token F1 with one of the level's acceptable answers exceeds τ; the finest matched
+level counts. Tokens come from the normal form (SQuAD's, extended to all alphabets: text/matching.py), so an answer in
+another script than the gold answer matches nothing. All functions are pure: columns in, numpy arrays with one entry per
+item out.
 """
 
 import math
@@ -44,9 +45,9 @@ _COMMITS = re.compile(
 
 
 def says_idk(answer: str) -> bool:
-    """True when an answer says that its giver does not know, or will not say: IDK and whole sentences of the same meaning.
+    """True when an answer only says that the model does not know or will not answer: IDK, or an equivalent sentence.
 
-    Where a guess follows, it does not: "I don't know, but probably London".
+    False when a guess follows: "I don't know, but probably London".
     """
     if _NOT_AVAILABLE.fullmatch(answer):
         return True
@@ -55,9 +56,9 @@ def says_idk(answer: str) -> bool:
 
 
 def choose_majority(samples: Sequence[str]) -> str:
-    """Return the answer that most samples give after normalisation, spelled as it was first; of ties the one drawn first.
+    """Return the most frequent answer after normalisation, in its first spelling; ties go to the one drawn first.
 
-    All ways to say that one does not know are one answer; empty samples have no vote. Empty where none has.
+    All phrasings of IDK count as one answer; empty samples have no vote. The result is empty where no sample votes.
     """
     votes: dict[str, int] = {}
     spelled: dict[str, str] = {}
@@ -70,7 +71,7 @@ def choose_majority(samples: Sequence[str]) -> str:
 
 
 def list_responses(samples: Sequence[str]) -> str:
-    """Return the samples as the aggregation is shown them: a list, one a line, in the order drawn; empty ones are left out."""
+    """Format samples for the aggregation prompt: a list, one per line, in the order drawn, without empty ones."""
     flat = (" ".join(sample.split()) for sample in samples)
     return "\n".join(f"- {each}" for each in flat if each)
 
@@ -83,15 +84,15 @@ Ladder = Sequence[Sequence[str]]
 
 Outcome = Literal["wrong", "idk", "level_1", "level_2", "level_3_or_more"]
 OUTCOMES: tuple[Outcome, ...] = ("wrong", "idk", "level_1", "level_2", "level_3_or_more")
-"""What became of a prediction (paper Figure 8)."""
+"""Possible outcomes of a prediction (paper Figure 8)."""
 Cell = Literal["both", "granola_only", "standard_only", "neither"]
 CELLS: tuple[Cell, ...] = ("both", "granola_only", "standard_only", "neither")
-"""Which of standard and GRANOLA accuracy call a prediction right (paper Table 3, whose two headings are swapped): a match
-with the gold answer is one with a level, so nothing is ever in standard_only."""
+"""Which of standard and GRANOLA accuracy count a prediction as right (paper Table 3, whose two headings are swapped).
+The gold answer is itself a level, so standard_only is always empty."""
 
 
 def answer_words(text: str) -> tuple[str, ...]:
-    """Return the words by which an answer is compared: of its normal form, or all where that leaves none (The The)."""
+    """Return the words of an answer's normal form, or all its words where that leaves none (The The)."""
     return tuple(normal_words(text) or text.casefold().split())
 
 
@@ -104,7 +105,7 @@ def token_f1(prediction: Sequence[str], answer: Sequence[str]) -> float:
 
 
 def score_levels(predictions: Sequence[str], ladders: Sequence[Ladder]) -> Floats:
-    """Return each prediction's F1 with each level, the best of the level's answers (items × most levels; 0 where none is)."""
+    """Return each prediction's best F1 with each level's answers (items × maximum levels; 0 where no level is)."""
     known: dict[str, tuple[str, ...]] = {}
 
     def words(text: str) -> tuple[str, ...]:
@@ -132,9 +133,9 @@ def match_levels(level_f1: Floats, tau: float) -> Levels:
 
 
 def weigh_levels(levels: Levels, decay: float) -> Floats:
-    """Return the informativeness of matched levels, exp(−λ (level − 1)); 0 where none was matched.
+    """Return the informativeness of matched levels, exp(−λ (level − 1)); 0 where none matches.
 
-    To twelve digits, so that mathematical libraries agree.
+    Rounded to twelve digits, so that mathematical libraries agree.
     """
     weights = [0.0, *(round(math.exp(-decay * step), 12) for step in range(int(levels.max(initial=0))))]
     return np.array(weights)[levels]
@@ -152,31 +153,31 @@ def tell_cells(levels: Levels) -> npt.NDArray[np.str_]:
 
 
 SCORED = ("", *sorted(COUNTED_WRONG))
-"""Of an answer's `unscored`: to say nothing is wrong, to refuse is to say IDK; all else cannot be scored."""
+"""Values of `unscored` that are scored all the same: no answer counts as wrong, a refusal as IDK."""
 MAIN = ("accuracy", "granola_accuracy", "selective_accuracy", "selective_granola_accuracy", "informativeness")
-"""Metrics that are told of groups too, and item by item."""
+"""Metrics that are also reported by group and by item."""
 SIMILARITY = "semantic_similarity"
 TAUS, DECAYS = (0.3, 0.4, 0.5, 0.6, 0.8), (0.0, 0.25, 0.5, 1.0)
-"""Values of τ and λ beside those of the evaluation, by which it is told how the metrics move."""
+"""Values of τ and λ, besides the evaluation's own, for which metrics are also computed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """The scores of one metric: an entry an answer."""
+    """The scores of one metric, one entry per answer."""
 
     metric: str
     values: Floats
     """NaN: unscored."""
     kept: Flags
-    """To which answers the metric applies."""
+    """True for answers to which the metric applies."""
     unit: str = "share"
-    """share (each is 0 or 1), cosine, or none."""
+    """share (each value is 0 or 1), cosine, or empty."""
     groups: tuple[str, ...] = ()
-    """By what it is grouped: relation, popularity, agreement."""
+    """Grouping columns: relation, popularity, agreement."""
 
 
 def find_commonest(relations: Sequence[str], answers: Sequence[Sequence[str]]) -> dict[str, str]:
-    """Return relation → the answer, of any level, that most of its questions have; of ties the first by text."""
+    """Return relation → the answer (of any level) that most of its questions have; ties go to the first by text."""
     counts: dict[str, Counter[str]] = defaultdict(Counter)
     for relation, levels in zip(relations, answers, strict=True):
         counts[relation].update(set(levels))
@@ -184,7 +185,7 @@ def find_commonest(relations: Sequence[str], answers: Sequence[Sequence[str]]) -
 
 
 def score_answers(answers: pa.Table, tau: float) -> pa.Table:
-    """Return a table of AnsweredQuestion with level_f1, matched_level and is_idk, as GranolaAnswer has them."""
+    """Return a table of GranolaGiven with the columns level_f1, matched_level and is_idk of GranolaAnswer."""
     texts, golds = answers["answer_read"].to_pylist(), answers["granola_answers"].to_pylist()
     is_scored = to_numpy(pc.is_in(answers["unscored"], pa.array(SCORED)))
     level_f1 = score_levels(texts, [[[each] for each in levels] for levels in golds])
@@ -207,9 +208,10 @@ def score_answers(answers: pa.Table, tau: float) -> pa.Table:
 def find_cosines(
     pairs: Sequence[tuple[str, str] | None], texts: Sequence[str], vectors: npt.NDArray[np.float32]
 ) -> Floats:
-    """Return the cosine of each pair of texts, to two digits as in the paper's Table 3; NaN for None.
+    """Return the cosine similarity of each pair of texts, to two digits as in the paper's Table 3; NaN for None.
 
-    Two CPUs' sentence vectors differ by less. `vectors`: of length 1, those of `texts`, among which are all of the pairs.
+    Sentence vectors from two CPUs differ by less. `vectors`: the unit vectors of `texts`, which include both texts of
+    every pair.
     """
     position = {text: at for at, text in enumerate(texts)}
     kept = [at for at, pair in enumerate(pairs) if pair]
@@ -221,10 +223,10 @@ def find_cosines(
 
 
 def list_columns(answers: pa.Table, decay: float) -> Iterator[Column]:
-    """Yield the scores of answers (rows of GranolaAnswer), a column a metric.
+    """Yield the scores of answers (rows of GranolaAnswer), one column per metric.
 
-    Selective accuracy is of answers that are not IDK; similarity of those that say something, and the agreement of the two
-    accuracies with it (Table 3).
+    Selective accuracy covers answers that are not IDK. Similarity, and the agreement of the two accuracies (Table 3),
+    cover answers that are compared and not empty.
     """
     levels = to_numpy(pc.fill_null(answers["matched_level"], 0))
     is_idk, unscored = to_numpy(answers["is_idk"]), to_numpy(answers["matched_level"].is_null())
@@ -242,7 +244,7 @@ def list_columns(answers: pa.Table, decay: float) -> Iterator[Column]:
     outcomes = tell_outcomes(levels, is_idk)
     for outcome in OUTCOMES:
         yield make(f"share_{outcome}", outcomes == outcome, everything)
-    # of those that are wrong
+    # a part of the wrong ones
     yield make("share_no_answer", to_numpy(pc.equal(answers["unscored"], "no_answer")), everything)
     similarity = np.array(answers[SIMILARITY].to_pylist(), np.float64)
     if not np.isnan(similarity).all():
@@ -253,7 +255,7 @@ def list_columns(answers: pa.Table, decay: float) -> Iterator[Column]:
 
 
 def list_variations(answers: pa.Table, tau: float, decay: float) -> Iterator[tuple[str, float, Column]]:
-    """Yield how the metrics of answers move with τ and λ, the other as it is: (tau or lambda, its value, scores)."""
+    """Yield metrics for varied τ and λ, one at a time: (`tau` or `lambda`, its value, scores)."""
     unscored = to_numpy(answers["matched_level"].is_null())
     lists = answers["level_f1"].to_pylist()
     level_f1 = np.zeros((len(lists), max(map(len, lists), default=0)))
