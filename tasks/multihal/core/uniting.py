@@ -51,7 +51,7 @@ def keep_alike(questions: Sequence[FoundationQuestion], duplicates: Duplicates) 
 
 
 def is_alike(one: str, other: str) -> bool:
-    """True if both questions contain the same numbers, ordinals, codes, quoted names and capitalised words."""
+    """True if both questions have the same numbers, ordinals, codes and quoted names, and no capitalised word of their own."""
     return _list_particulars(one) == _list_particulars(other) and _names_all(one, other) and _names_all(other, one)
 
 

@@ -208,7 +208,7 @@ def _take_simpleqa(row: Any, _path: Path, _number: int) -> Taken:
 def read_metadata(text: str) -> Mapping[str, Any] | str:
     """Parse SimpleQA's metadata, a Python dict literal with topic, answer_type and urls; return it or its problem.
 
-    The text is parsed as data and never executed; a long or deeply nested text, or anything else than such a dict, is a problem.
+    The text is parsed as data, never executed. A long or deeply nested text is a problem, and so is any other value.
     """
     if len(text) > _LONGEST_METADATA:
         return f"is longer than {_LONGEST_METADATA} characters"
