@@ -151,7 +151,7 @@ def store_literals(connection: duckdb.DuckDBPyConnection) -> dict[str, int]:
     """Write table `literals` into the current database from `staging`; return the number of triples left out, by reason.
 
     `deprecated`: dates and numbers of deprecated statements and their qualifiers; `unlinked`: those of statements that
-    no item has under that property; `direct`: those of direct claims that have statements.
+    no item has under that property; `direct`: those of direct claims that statements replace.
     """
     for name, query in _LITERAL_TABLES_STEPS.items():
         connection.execute(f"CREATE OR REPLACE TABLE staging.{name} AS {query}")
