@@ -21,8 +21,8 @@ literal_order uint32[l]        each item's literals sorted by key and id, as off
 
 literal_text_offsets int64[l + 1]   start of each literal's text in the next array
 literal_texts uint8[b]         value, statement, unit and main, separated by NUL; missing ones are empty
-literal_marks uint8[l]         which columns are not missing (a main may be empty): the sum of MARKS; a graph loaded by an
-                               earlier version lacks these three and is queried through its table
+literal_marks uint8[l]         sum of MARKS of the columns that are not missing (a main may be empty); a graph loaded by
+                               an earlier version lacks these three and is queried through its table
 
 The texts give direct access to any row of table `literals`: DuckDB reads some thousand rows for each row requested, so
 most of a large table for a batch of pairs. Here a row costs only its own bytes.
@@ -401,7 +401,7 @@ def _write_literal_texts(connection: duckdb.DuckDBPyConnection, folder: Path) ->
 
 
 def _write_offsets(file: BinaryIO, first: int, last: int, places: Ints, read: int) -> None:
-    """Write the offsets of items `first` to `last`; `places`: ascending items of the rows that follow the first `read`."""
+    """Write the offsets of items `first` to `last`; `places`: ascending items of the rows from number `read` on."""
     for begin in range(first, last, _ROWS_AT_ONCE):
         block = np.arange(begin, min(begin + _ROWS_AT_ONCE, last))
         file.write((read + np.searchsorted(places, block)).astype(np.int64).data)

@@ -8,7 +8,8 @@
 
 Digesting a large graph takes longer than using it. So a file digested once is trusted while its size, modification time
 and inode stay the same; `checked.json` records them. A file that was edited, copied or downloaded has other values and
-is digested again. The record is optional: if it cannot be written, as on a read-only disk, files are digested each time.
+is digested again. The record is optional: if it cannot be written, as on a read-only disk, files are digested each
+time.
 
 A graph is built in `.<name>.loading`, under a lock that ends with the process, and one rename gives it its name. So an
 interrupted load leaves no graph, and an old graph of that name stays until the new one is complete. An interrupted load
@@ -321,7 +322,7 @@ class Request(StrictModel):
     """Size of each file on disk, in bytes; None for a pipe."""
 
     def is_same(self, other: "Request") -> bool:
-        """True if both name the same files, whatever their content, or files of the same sizes and forms (renamed or moved)."""
+        """True if both name the same files, whatever their content, or (renamed) files of the same sizes and forms."""
         if (self.languages, self.form, self.code) != (other.languages, other.form, other.code):
             return False
         forms, others = ([tell_form(path, each.form) for path in each.files] for each in (self, other))

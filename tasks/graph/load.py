@@ -65,11 +65,12 @@ def load_graph(
 ) -> GraphManifest:
     """Load N-Triples or Turtle (plain or compressed, `-` for standard input) as the graph `name` in `folder`.
 
-    `languages`: exact tags of the texts to keep (`en` excludes `en-gb`; names in `mul`, which are valid in all languages,
-    are always kept). `form`: format of files whose name does not show it (.nt, .ttl). `dump_date` (ISO 8601): overrides
-    the dump's own date. An interrupted load of the same files, languages and form is resumed, any other restarts;
-    `notice` gets a message. Raises SourceError for a file that is missing, empty, damaged or not RDF; GraphError if a
-    graph of that name exists and `replace` is not set, if it is being loaded, or if it cannot be written.
+    `languages`: exact tags of the texts to keep (`en` excludes `en-gb`; names in `mul`, which are valid in all
+    languages, are always kept). `form`: format of files whose name does not show it (.nt, .ttl). `dump_date` (ISO
+    8601): overrides the dump's own date. An interrupted load of the same files, languages and form is resumed, any
+    other restarts; `notice` gets a message. Raises SourceError for a file that is missing, empty, damaged or not RDF;
+    GraphError if a graph of that name exists and `replace` is not set, if it is being loaded, or if it cannot be
+    written.
     """
     target = graph_path(name, folder)
     request = _make_request(files, languages, form)

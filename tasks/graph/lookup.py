@@ -112,8 +112,8 @@ def open_graph(name: str, folder: Path) -> "Graph":
 class Graph(AbstractContextManager["Graph"]):
     """A graph open for reading: answers calls as a Service, and has look-up methods with typed results.
 
-    A language that was not loaded raises GraphError, since an empty result would look like a real one. Unknown ids are left
-    out or have empty results, as each method states.
+    A language that was not loaded raises GraphError, since an empty result would look like a real one. Unknown ids are
+    left out or have empty results, as each method states.
     """
 
     is_outside = False
@@ -233,9 +233,9 @@ class Graph(AbstractContextManager["Graph"]):
     def item_facts(self, qids: Iterable[str], language: str = "en") -> dict[Qid, list[Fact]]:
         """Return QID → its one-hop facts with labels and statements: dates and numbers first, then claims to items.
 
-        Each part is sorted by property number; an unknown item has no facts. A date or number comes from a statement, or
-        from a direct claim if the graph has no statement with that property. If several statements make one claim, the
-        smallest id is returned, so that the result does not depend on order.
+        Each part is sorted by property number; an unknown item has no facts. A date or number comes from a statement,
+        or from a direct claim if the graph has no statement with that property. If several statements make one claim,
+        the smallest id is returned, so that the result does not depend on order.
         """
         self._check_language(language)
         asked = list(dict.fromkeys(Qid(qid) for qid in qids))
@@ -281,7 +281,7 @@ class Graph(AbstractContextManager["Graph"]):
             return cursor.sql(_LITERALS).to_arrow_table()
 
     def list_facts(self, pid: str, after: str | None, limit: int) -> list[tuple[Qid, Qid]]:
-        """Return a property's (subject, object) pairs sorted by number, for the first `limit` subjects after `after`."""
+        """Return a property's (subject, object) pairs by number, for the first `limit` subjects after `after`."""
         number, start = id_number(pid), id_number(after) if after else 0
         if number > _HIGHEST_PROPERTY or start >= _HIGHEST_ITEM:
             return []

@@ -37,7 +37,7 @@ _SEARCHED_LITERALS = 16
 ITEM_COLUMNS = 5
 """Columns that `walk_items` writes: pair, backward, and places of the middle (-1 at one hop) and of both properties."""
 LITERAL_COLUMNS = 4
-"""Columns that `walk_literals` writes: pair, places of the middle (-1 at one hop) and of the first property, literal."""
+"""Columns that `walk_literals` writes: pair, places of middle (-1 at one hop) and first property, literal."""
 
 
 class Ground(NamedTuple):
@@ -96,7 +96,7 @@ def _touch_rows(
     out_offsets: Ints, out_items: Column, in_offsets: Ints, in_items: Column,
     subjects: Ints, objects: Ints, first: int, last: int,
 ) -> int:  # fmt: skip
-    """Prefetch the starts of all rows of some pairs, as independent reads; the returned sum only keeps numba from dropping them."""
+    """Prefetch the starts of some pairs' rows by independent reads; the returned sum keeps numba from dropping them."""
     total, end = 0, len(out_items) - 1
     if end < 0:
         return 0
@@ -298,7 +298,7 @@ def _touch_literals(
     out_offsets: Ints, out_items: Column, starts: Ints, keys: Column, order: Column,
     subjects: Ints, hops: int, first: int, last: int,
 ) -> int:  # fmt: skip
-    """Prefetch the starts of all literal rows that some pairs may end in, and the middles of those to search (see `_touch_rows`)."""
+    """Prefetch the starts of some pairs' literal rows, and the middles of those to search; see `_touch_rows`."""
     total, end = 0, len(keys) - 1
     if end < 0:
         return 0

@@ -16,7 +16,7 @@ _LEVELS = 12
 def look_up_claims(
     work: Work, asked: Iterable[tuple[str, str]], pids: Iterable[str]
 ) -> tuple[dict[str, list[Neighbour]], dict[str, Reject]]:
-    """Return QID → its claims with the given properties, for every (row id, QID), and row id → Reject for failed look-ups."""
+    """Return QID → its claims with the given properties, for every (row id, QID), and row id → Reject on failure."""
     service, wanted = work.run.services.wikidata, sorted(set(pids))
     pairs = list(dict.fromkeys(asked))
     calls = {qid: call_neighbours(service.identity, qid, wanted) for qid in dict.fromkeys(qid for _, qid in pairs)}
@@ -26,7 +26,7 @@ def look_up_claims(
 def find_instances(
     work: Work, asked: Iterable[tuple[str, str]], class_qid: str
 ) -> tuple[dict[str, bool], dict[str, Reject]]:
-    """Return QID → whether it is an instance of the class or a subclass, for every (row id, QID), and row id → Reject on failure.
+    """Return QID → whether it is of the class or a subclass, for every (row id, QID), and row id → Reject on failure.
 
     For humans only "instance of human" counts. An item without any "instance of" counts as human if it has a property
     that only people have (data/lists/person_properties.txt).

@@ -1,10 +1,10 @@
-"""Find Wikipedia articles as of an epoch, with their full text: the evidence for sub-answers (FanOutQA, §3.1, Appendix B).
+"""Find Wikipedia articles as of an epoch, with their full text: evidence for sub-answers (FanOutQA, §3.1, Appendix B).
 
 A title is resolved as of the epoch, not as of today. Wikipedia follows redirects as they are today; so if one was
 followed, the title's own history is checked first: an article merged since then is still the evidence, and a redirect
-of that time leads to its target of that time. Only a title that had no page then (left by a later move) takes the target
-of today's redirect. A page that is an article today may have been a redirect at the epoch; its rendered text shows that,
-and is needed anyway to look for answers.
+of that time leads to its target of that time. Only a title that had no page then (left by a later move) takes the
+target of today's redirect. A page that is an article today may have been a redirect at the epoch; its rendered text
+shows that, and is needed anyway to look for answers.
 
 If a page was moved and another page has taken its title since, the title is reported as younger than the epoch: the
 history is under another title, which only the wiki's move log records.
@@ -66,7 +66,7 @@ class Unpinned:
 
 
 def pin_articles(work: Work, asked: Iterable[tuple[str, str]], at: str) -> dict[str, PinnedArticle | Unpinned]:
-    """Return given title → its article at the time `at` (ISO 8601, UTC), or why there is none; `asked`: (row id, title).
+    """Return title → its article at the time `at` (ISO 8601, UTC), or why there is none; `asked`: (row id, title).
 
     Spellings of one title are looked up once. Each title takes one call for the revision, one for its text, and more if
     there are redirects.
@@ -88,8 +88,8 @@ def pin_articles(work: Work, asked: Iterable[tuple[str, str]], at: str) -> dict[
 def load_article_texts(work: Work, asked: Iterable[tuple[str, int]]) -> dict[int, str | Unpinned]:
     """Return revision id → the article's text; `asked`: (row id, revision id).
 
-    Blank lines separate headings, paragraphs, list items, captions and table cells. A revision that is unavailable or has
-    no text gives an Unpinned.
+    Blank lines separate headings, paragraphs, list items, captions and table cells. A revision that is unavailable or
+    has no text gives an Unpinned.
     """
     rows: dict[int, list[str]] = defaultdict(list)
     for row_id, revid in asked:
@@ -217,7 +217,7 @@ class _Search:
 
 
 def _refuse_end(asked: str, title: str) -> str | None:
-    """Return why `title` is not a valid target for `asked`, or None: an article leads to articles, another page to any."""
+    """Return why `title` is no valid target for `asked`, or None: an article leads to articles, another page to any."""
     return find_title_trouble(title) if find_article_trouble(asked) else find_article_trouble(title)
 
 

@@ -48,7 +48,7 @@ class TakenFact:
 def look_up_around(
     work: Work, asked: Iterable[tuple[str, str]], pids: Iterable[str], hops: int
 ) -> tuple[dict[str, list[Neighbour]], dict[str, Reject]]:
-    """Return QID → its claims with the given properties, for every (row id, QID) and all items reached within `hops` steps.
+    """Return QID → its claims with the given properties, for every (row id, QID) and the items reached in `hops` steps.
 
     Also returns row id → Reject for failed look-ups.
     """
@@ -106,9 +106,9 @@ def take_facts(
 ) -> list[TakenFact]:
     """Load a relation's distinct facts as rows of a batch, with the English names of subject and value.
 
-    `limit`: largest number of subjects; None: all. `several`: handling of a subject with several values. `keep`: each is a
-    fact; `reject`: none is (reason several_gold_answers); `first` and `all`: the first named one, by number, is, and the
-    others are merged into it; with `first` it keeps only its own names, with `all` it gets those of all values.
+    `limit`: largest number of subjects; None: all. `several`: handling of a subject with several values. `keep`: each
+    is a fact; `reject`: none is (reason several_gold_answers); `first` and `all`: the first named one, by number, is,
+    and the others are merged into it; with `first` it keeps only its own names, with `all` it gets those of all values.
     `aliases`: also look up other names of values. `name`: looks up names. A fact with an unnamed item is rejected
     (item_without_label).
     """

@@ -32,17 +32,17 @@ def look_up_labels(
 
 
 def look_up_items(work: Work, asked: Iterable[tuple[str, str]]) -> tuple[dict[str, Description], dict[str, Reject]]:
-    """Return QID → English label, description and article, for every (row id, QID), and row id → Reject if Wikidata failed."""
+    """Return QID → English label, description and article, for every (row id, QID), and row id → Reject on failure."""
     return _look_up_items(work, asked, read_description)
 
 
 def look_up_names(work: Work, asked: Iterable[tuple[str, str]]) -> tuple[dict[str, str | None], dict[str, Reject]]:
-    """Return QID → English label or None, by the same calls as `look_up_items`, and row id → Reject if Wikidata failed."""
+    """Return QID → English label or None, by the same calls as `look_up_items`, and row id → Reject on failure."""
     return _look_up_items(work, asked, lambda body: read_description(body).label)
 
 
 def look_up_aliases(work: Work, asked: Iterable[tuple[str, str]]) -> tuple[dict[str, list[str]], dict[str, Reject]]:
-    """Return QID → sorted English aliases, for every (row id, QID), and row id → Reject if Wikidata failed."""
+    """Return QID → sorted English aliases, for every (row id, QID), and row id → Reject on failure."""
     service = work.run.services.wikidata
     calls = ((row_id, qid, call_aliases(service.identity, qid)) for row_id, qid in asked)
     return work.look_up(service, calls, read_aliases)
@@ -51,7 +51,7 @@ def look_up_aliases(work: Work, asked: Iterable[tuple[str, str]]) -> tuple[dict[
 def look_up_bearers(
     work: Work, asked: Iterable[tuple[str, str]]
 ) -> tuple[dict[str, list[Candidate]], dict[str, Reject]]:
-    """Return name → items with exactly that English label or alias, for every (row id, name), and row id → Reject if Wikidata failed."""
+    """Return name → items with that exact English label or alias, for every (row id, name), and row id → Reject on failure."""
     service = work.run.services.wikidata
     calls = ((row_id, name, call_find_items(service.identity, name)) for row_id, name in asked)
     return work.look_up(service, calls, read_candidates)

@@ -1,4 +1,4 @@
-"""First stages of MultiHal: read seven foundations, merge duplicates, drop refusals, classify answers (paper §2, §2.1)."""
+"""First stages of MultiHal: read foundations, merge duplicates, drop refusals, classify answers (paper §2, §2.1)."""
 
 from prefect import task
 
@@ -35,8 +35,8 @@ def read_foundation(batch: Batch) -> Receipt:
 def unite_duplicates(batch: Batch) -> Receipt:
     """Merge duplicate questions: those whose sentence embeddings have a cosine above the limit (§2.1).
 
-    Questions that differ in a number, code or name, or rest on different passages, stay separate unless `union` asks for
-    the paper's rule. DefAn's questions about university rankings differ only in the year and are never merged.
+    Questions that differ in a number, code or name, or rest on different passages, stay separate unless `union` asks
+    for the paper's rule. DefAn's questions about university rankings differ only in the year and are never merged.
     """
     work = work_on(batch)
     rows = work.rows(FoundationQuestion)

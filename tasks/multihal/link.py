@@ -1,4 +1,4 @@
-"""Link the names in questions and answers to Wikidata items (MultiHal, paper §2.2, "Entity Matching from Text to Knowledge Graphs").
+"""Link names to Wikidata items (MultiHal, paper §2.2, "Entity Matching from Text to Knowledge Graphs").
 
 Both linkers return mentions: `falcon` calls Falcon 2.0 and maps its DBpedia results to Wikidata; `labels` takes every
 run of words that is a label or alias in the local graph. With either linker, addresses of English Wikipedia articles in
@@ -30,7 +30,7 @@ from factmill.tasks.multihal.core.rows import Link, LinkedQuestion, TypedQuestio
 from factmill.tasks.multihal.params import MultiHalInputs
 
 OPTIONAL_ANSWERS = 2
-"""Number of optional answers linked with the expected one (spec of the build; the paper links the expected answer only)."""
+"""Number of optional answers linked too (spec of the build; the paper links the expected answer only)."""
 
 Found = dict[str, list[tuple[str, Mention]]]
 """Text → (linker, mention)."""

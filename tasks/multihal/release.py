@@ -1,4 +1,4 @@
-"""MultiHal's publication, release (one config per language, as in the paper), report figures and build page (Tables 1, 2, 5, 6)."""
+"""Publish and release MultiHal (one config per language, as in the paper); report and page figures (Tables 1, 2, 5, 6)."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 def publish_multihal(build: "Build", *stages: "Dataset") -> BuildReport:
-    """Publish the main table (a row per path and language) and the table of paths dropped before scoring; `stages` in recipe order."""
+    """Publish the main table (a row per path and language) and that of dropped paths; `stages`: in recipe order."""
     read, unique, typed, linked, mined, labelled, selected, scored, translated = stages
     rows, paths, found = translated.table(MultiHalRow), scored.table(ScoredPath), mined.table(MinedQuestion)
     united = unique.table(FoundationQuestion)
@@ -71,7 +71,7 @@ def publish_multihal(build: "Build", *stages: "Dataset") -> BuildReport:
 
 
 def describe_domains(paths: Iterable[tuple[str, str, str]]) -> dict[str, dict[str, int]]:
-    """Return "source: domain" → number of questions and of paths, most paths first; `paths`: (source, domain, question id)."""
+    """Return "source: domain" → counts of questions and paths, most paths first; `paths`: (source, domain, question id)."""
     of_each = Counter(paths)
     told: dict[str, dict[str, int]] = {}
     for (source, domain, _), count in of_each.items():

@@ -1,8 +1,9 @@
 """Read a load's sources into its staging database, block by block, with regular commits.
 
 A few threads sort blocks while the main thread decompresses the next ones and appends rows. Blocks are appended in
-order, so what is committed is always a prefix of the sources. Rows, counts and position are committed together: whatever
-stops a load, the database holds exactly the rows of the lines before the position, and the same command resumes there.
+order, so what is committed is always a prefix of the sources. Rows, counts and position are committed together:
+whatever stops a load, the database holds exactly the rows of the lines before the position, and the same command
+resumes there.
 """
 
 import os
@@ -266,8 +267,8 @@ def read_sources(
 ) -> None:
     """Read the sources to their end, starting at the staging database's position.
 
-    `on_commit` is called after each commit once kept rows exist. Raises SourceChanged if the part read before has changed,
-    SourceError if a source is damaged or not a Wikidata dump.
+    `on_commit` is called after each commit once kept rows exist. Raises SourceChanged if the part read before has
+    changed, SourceError if a source is damaged or not a Wikidata dump.
     """
     tally = staging.tally
     _check_finished(sources, tally)

@@ -341,7 +341,7 @@ def _read_page(data: Bytes, at: int, stop: int) -> int:
 def _sort_claim(
     data: Bytes, at: int, stop: int, number: int, kind: int, begin: int, end: int, tags: Bytes, tag_ends: Places
 ) -> tuple[int, int]:
-    """Return the code of a line about an item, by predicate (from `at` to `stop`) and object, and its property or table.
+    """Return the code of a line about an item by predicate (`at` to `stop`) and object, and its property or table.
 
     `number`: property number of a direct claim; `begin`, `end`: span of the language tag.
     """
@@ -374,7 +374,8 @@ def _scan(
 ) -> None:
     """Write each line's code, and the contents of recognised lines: `numbers` (three columns) and `spans` (two pairs).
 
-    `slots` receives, for triples that are not kept, each predicate's begin and end, the objects' first byte, and a count.
+    `slots` receives, for triples that are not kept, each predicate's begin and end, the objects' first byte, and a
+    count.
     """
     begin, used = 0, 0
     for line in range(len(ends)):

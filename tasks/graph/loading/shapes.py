@@ -10,8 +10,8 @@ each line most expressions; most lines of large blocks are handled before that (
 
 Wikidata's RDF spreads one date over many lines. An item points to a statement (p:); the statement has a rank, a plain
 value (ps:), qualifiers (pq:), and for each date and number a value node (psv:, pqv:) with precision or unit. Direct
-claims (wdt:) have the plain value only. All of these may come in any order, from any file, so they are staged and joined
-later (tasks/graph/loading/tables.py). Everything is staged that may prove useful:
+claims (wdt:) have the plain value only. All of these may come in any order, from any file, so they are staged and
+joined later (tasks/graph/loading/tables.py). Everything is staged that may prove useful:
 
 - of ranks, only the deprecated one, since the others have no effect;
 - of qualifiers, only dates and numbers;
@@ -48,7 +48,7 @@ SAME_AS = b"http://www.w3.org/2002/07/owl#sameAs"
 ANY_LANGUAGE = "mul"
 """Tag of names valid in all languages (in Wikidata since 2024); used if a language has no name of its own."""
 SCANNED_BYTES = 1 << 20
-"""Least size of blocks that are scanned first (tasks/graph/loading/scanning.py); for smaller ones, loading it costs more."""
+"""Least size of blocks to scan first (tasks/graph/loading/scanning.py); for smaller ones, loading that costs more."""
 MALFORMED_BYTES_AT_MOST = 10_000
 """Largest number of a malformed line's bytes that are stored."""
 
@@ -189,7 +189,7 @@ def _resolve_escapes(texts: pa.StringArray) -> pa.StringArray:
 
 
 def _keep(table: str, *reads: Read | None) -> Take:
-    """Return a function that adds lines to a table; `reads` make its columns from the three terms, None skips a term."""
+    """Return a function that adds lines to a table; `reads` make columns from the three terms, None skips a term."""
 
     def take(lines: pa.BinaryArray, out: Sorted) -> None:
         terms = _split_terms(lines)
@@ -342,7 +342,8 @@ def name_unkept(predicate: bytes, mark: bytes) -> str:
     entities that are not items, and normalised ones; `unknown_value`: a blank node as the value of a direct claim,
     statement or qualifier; `qualifier`: qualifiers that are neither date nor number; `statement`: other triples about
     statements; `rank`: ranks other than deprecated; `reference`; `value_node`: coordinates, bounds, calendars and other
-    content of value nodes; `type`: rdf:type, including "no value" statements; `page`: triples about wiki pages; `other`.
+    content of value nodes; `type`: rdf:type, including "no value" statements; `page`: triples about wiki pages;
+    `other`.
     """
     if predicate in _TEXT_TABLES and mark == b'"':
         return "text"

@@ -148,7 +148,7 @@ _LEFT_OUT = {
 
 
 def store_literals(connection: duckdb.DuckDBPyConnection) -> dict[str, int]:
-    """Write table `literals` into the current database from `staging`; return the number of triples left out, by reason.
+    """Write table `literals` into the current database from `staging`; return reason → number of triples left out.
 
     `deprecated`: dates and numbers of deprecated statements and their qualifiers; `unlinked`: those of statements that
     no item has under that property; `direct`: those of direct claims that statements replace.

@@ -1,4 +1,4 @@
-"""Find names and Wikipedia addresses in a text, their candidate items, and the pairs to search paths between (MultiHal §2.2).
+"""Find names and Wikipedia addresses in texts, their candidate items, and pairs to search paths between (MultiHal §2.2).
 
 Every linker (Falcon 2.0, Wikipedia links, exact labels of a local graph) gives mentions: a surface and up to three
 candidates. The `labels` linker is our own: it takes every run of words that is a label or alias, longest first, without

@@ -54,7 +54,7 @@ class TypedQuestion(FoundationQuestion):
     """A question with its answer's type and, where the answer is a value, the value to look for."""
 
     looked_for: str | None
-    """The answer as a value in canonical form (1952-03-11, 1952, 1234.5); null if the answer is searched for as items."""
+    """The answer as a value in canonical form (1952-03-11, 1952, 1234.5); null if it is searched for as items."""
     looked_for_unit: str | None
     """QID of a number's unit; null for any unit."""
 
@@ -170,7 +170,7 @@ class MultiHalRow(_Question, _PathIds):
     part_sources: list[str]
     """Origin of each part of `trip_labels`: wikidata, translated, value or kept."""
     chosen_by: Literal["all", "judge", "chance"]
-    """How the path became one of the ten scored: all (there were no more), judge (chosen) or chance (drawn to fill up)."""
+    """How the path became one of the ten scored: all (no more existed), judge (chosen) or chance (drawn to fill up)."""
     judged_by: str
     """Model that scored the path; `scripted replies` is not a language model."""
     judged_score: int
@@ -185,7 +185,7 @@ class MultiHalRow(_Question, _PathIds):
     source_row: int
     """Number of the row in its file, from 1."""
     disputed_answers: list[str]
-    """Answers of questions merged into this one that agree with none of its own; they count neither as right nor as wrong."""
+    """Answers of merged questions that agree with none of this row's own; they count neither as right nor as wrong."""
 
 
 class DroppedPath(Row):

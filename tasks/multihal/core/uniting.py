@@ -30,7 +30,7 @@ from factmill.tasks.text.values.words import is_number, read_amounts
 from factmill.tasks.text.values.written import look_for, read_answer_date, read_number
 
 Union = Literal["ours", "paper"]
-"""Which questions with near embeddings are duplicates: those that agree in numbers, codes, names and passages, or all."""
+"""Which questions with near embeddings are duplicates: those with equal numbers, codes, names and passages, or all."""
 
 _QUOTED = re.compile(r"[\"“„«](.+?)[\"”“»]|(?<!\w)['‘](.+?)['’](?!\w)")
 _EDGES = "()[]{}.,;:!?\"'“”‘’«»"
@@ -51,7 +51,7 @@ def keep_alike(questions: Sequence[FoundationQuestion], duplicates: Duplicates) 
 
 
 def is_alike(one: str, other: str) -> bool:
-    """True if both questions have the same numbers, ordinals, codes and quoted names, and no capitalised word of their own."""
+    """True if both questions have the same numbers, ordinals, codes, quoted names and capitalised words."""
     return _list_particulars(one) == _list_particulars(other) and _names_all(one, other) and _names_all(other, one)
 
 
@@ -78,7 +78,7 @@ def _names_all(one: str, other: str) -> bool:
 def unite_questions(
     questions: Sequence[FoundationQuestion], duplicates: Duplicates, union: Union = "ours"
 ) -> Iterator[FoundationQuestion | Merged]:
-    """Yield each question's outcome, in order: the question itself, extended by its duplicates, or Merged into the first.
+    """Yield each question's outcome, in order: the question extended by its duplicates, or Merged into the first.
 
     The first keeps its question and answer. The others' answers become optional if they agree with an answer already
     accepted, else disputed (by the paper's rule all become optional). Incorrect answers and contexts are combined

@@ -180,7 +180,7 @@ def _deviation(metric: Metric, answers: pa.Table) -> Metric:
 
 
 def _rank(with_path: pa.Table, seed: int) -> Iterator[Metric]:
-    """Yield Spearman's correlation between the judge's score of a path and the semantic score of the answer with it (§3.2)."""
+    """Yield Spearman's correlation of the judge's score of a path with the semantic score of the answer given it (§3.2)."""
     places = [("", "", with_path)]
     for group_by in ("language", "source_dataset"):
         names = sorted(pc.unique(with_path[group_by]).to_pylist())

@@ -45,7 +45,7 @@ from factmill.tasks.storage.source_files import (
 
 FoundationName = Literal["halueval", "truthfulqa", "felm", "halubench", "shroom2024", "defan", "simpleqa"]
 Taken = Mapping[str, Any] | tuple[str, str]
-"""Columns of a kept row beyond question, answer and origin (or overriding question and answer); or (reason, detail) of a reject."""
+"""A kept row's columns besides origin (question and answer only to override), or a reject's (reason, detail)."""
 Numbered = tuple[int, Any]
 """Number of a row, from 1, and the row."""
 
@@ -140,8 +140,8 @@ def _take_shroom(row: Any, _path: Path, _number: int) -> Taken:
 def ask_for_meaning(sentence: str) -> str | None:
     """Return a sentence followed by the question what its marked word means; None without a marked word or question.
 
-    In some SHROOM files the sentence already ends with the question; in others <define> marks the word, and the question
-    is appended in the same wording.
+    In some SHROOM files the sentence already ends with the question; in others <define> marks the word, and the
+    question is appended in the same wording.
     """
     sentence = sentence.strip()
     if sentence.endswith("?") and sentence.partition(_ASKED)[2].strip(" ?"):
@@ -177,7 +177,7 @@ def _strip_padding(answer: str) -> str:
 
 
 def _group_paraphrases(source: SourceFile, rows: Iterator[Numbered], odd: dict[int, str]) -> Iterator[Numbered]:
-    """Yield DefAn's rows unchanged; add the problem of each row in an inconsistent group to `odd` (row number → problem).
+    """Yield DefAn's rows unchanged; fill `odd` (row number → problem) for the rows of inconsistent groups.
 
     Raises SourceError if the last group is incomplete.
     """
@@ -247,7 +247,7 @@ class Foundation:
     prefix: str
     """Prefix of row ids."""
     part_of: Callable[[Path], str | None] = lambda _path: ""
-    """File → part of the foundation, for the ids; None if its name does not give one. No two files may be the same part."""
+    """File → part of the foundation, for the ids; None if its name gives none. No two files may be the same part."""
 
     def read(self, source: SourceFile) -> Iterator[ReadRow]:
         """Yield each row of a file as a question or reject; ids are halueval_0, defan_sports_15, …, by position.
@@ -364,8 +364,8 @@ class FoundFiles:
 def find_foundation_files(paths: Sequence[Path], foundations: Sequence[str] | None = None) -> FoundFiles:
     """Group the given files, and those in the given folders and subfolders, by foundation.
 
-    `foundations`: wanted foundations, each of which must have a file; None accepts any. Raises SourceError for a missing
-    path, a file given directly that matches no foundation, and two files of the same part.
+    `foundations`: wanted foundations, each of which must have a file; None accepts any. Raises SourceError for a
+    missing path, a file given directly that matches no foundation, and two files of the same part.
     """
     wanted = [name for name in FOUNDATIONS if foundations is None or name in foundations]
     placed: dict[Path, str] = {}

@@ -1,4 +1,4 @@
-"""MultiHal's evaluation rows (questions with or without a path, predictions, scores) and the scoring of answers (paper §3.1, Limitations)."""
+"""MultiHal's evaluation: rows of questions (with or without a path), predictions and scores (paper §3.1, Limitations)."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -36,7 +36,7 @@ class MultiHalAsked(Asked):
     judged_score: int | None
     """Score that the build's judge gave the path; null without a path."""
     paths: int
-    """Number of the measured build's rows that this question represents: its paths in this language, or 1 with a path."""
+    """Number of the build's rows that this question represents: its paths in this language, or 1 with a path."""
 
 
 class MultiHalAnswer(MultiHalAsked, Answer):
@@ -106,7 +106,7 @@ def guess_answers(rows: Iterable[MultiHalRow]) -> dict[tuple[str, str], str]:
 
 
 DIGITS = 2
-"""Digits of a score: the cosine differs by 4e-7 between two CPUs, which two digits hide; the paper's tables have two."""
+"""Digits of a score: cosines differ by 4e-7 between two CPUs, which two digits hide; the paper's tables have two."""
 
 
 def score_answers(
@@ -114,8 +114,8 @@ def score_answers(
 ) -> tuple[npt.NDArray[np.float64], list[str]]:
     """Return each answer's cosine with its nearest accepted answer, and that accepted answer.
 
-    The score is NaN if the answer or all accepted ones are empty. `vectors`: all texts that occur; `encoded`: their unit
-    vectors (len(vectors) × dimensions).
+    The score is NaN if the answer or all accepted ones are empty. `vectors`: all texts that occur; `encoded`: their
+    unit vectors (len(vectors) × dimensions).
     """
     row = {text: position for position, text in enumerate(vectors)}
     scores = np.full(len(answers), np.nan)
