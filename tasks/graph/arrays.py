@@ -1,34 +1,34 @@
-"""The arrays of a graph: its edges as compressed sparse rows in both directions, its literals by item, and what these say.
+"""Arrays of a graph: edges as compressed sparse rows in both directions, literals by item, and literals' texts.
 
-Paths are walked in these arrays and nowhere else: DuckDB sorts, once, when a graph is loaded; afterwards every file is
-mapped into memory, so that opening reads next to nothing and processes share one copy. An item is known by its
-**place** in the sorted numbers of all items, a property likewise: places take half the room of ids and sort as they do.
+Path finding uses these arrays only. DuckDB sorts once, when a graph is loaded; afterwards every file is memory-mapped,
+so opening reads next to nothing and processes share one copy. An item's **place** is its position among the sorted
+numbers of all items; a property's likewise. Places take half the space of ids and sort in the same order.
 
 items int64[n]                 numbers of the QIDs, ascending; properties int32[k] those of the PIDs
-item_bits uint64[w]            bit b of word i says that Q(64 i + b) is an item; see `find_places`
-item_ranks uint32[w]           how many items come before those of each word
-out_offsets int64[n + 1]       where the direct claims of each item begin in
-out_items uint32[m]            place of the claim's object, ascending within a subject, and in
+item_bits uint64[w]            bit b of word i is set if Q(64 i + b) is an item; see `find_places`
+item_ranks uint32[w]           number of items before those of each word
+out_offsets int64[n + 1]       start of each item's direct claims in the next two arrays
+out_items uint32[m]            place of the claim's object, ascending within a subject
 out_properties uint16[m]       place of its property, ascending within an object
-in_offsets, in_items, in_properties   the same of the claims that lead to an item
-literal_offsets int64[n + 1]   where the literals of each item begin; their position is their id in table `literals`
+in_offsets, in_items, in_properties   the same for the claims that lead to an item
+literal_offsets int64[n + 1]   start of each item's literals; a literal's position is its id in table `literals`
 literal_properties uint16[l]   place of the property that holds the value: the qualifier's, else the statement's
 literal_claims uint16[l]       place of the statement's property
 literal_keys int64[l]          date_key or number_key (text/values/literals.py)
-literal_precisions uint8[l]    of a date, DAY where the data do not say it; 0 for numbers
-literal_order uint32[l]        of each item's literals, by key and id, how far behind its first each one stands; a graph
-                               that was loaded by an earlier version lacks the file, and the array is empty
+literal_precisions uint8[l]    precision of a date, DAY if the data give none; 0 for numbers
+literal_order uint32[l]        each item's literals sorted by key and id, as offsets from its first literal; empty for a
+                               graph loaded by an earlier version, which lacks the file
 
-literal_text_offsets int64[l + 1]   where the text of each literal begins in
-literal_texts uint8[b]         value, statement, unit and main, a NUL between two; what is missing is empty
-literal_marks uint8[l]         what is not missing, since a main may be empty: the sum of MARKS; a graph that was loaded by
-                               an earlier version lacks these three, and is asked by its table
+literal_text_offsets int64[l + 1]   start of each literal's text in the next array
+literal_texts uint8[b]         value, statement, unit and main, separated by NUL; missing ones are empty
+literal_marks uint8[l]         sum of MARKS of the columns that are not missing (a main may be empty); a graph loaded by
+                               an earlier version lacks these three and is queried through its table
 
-So any row of table `literals` is read at once: DuckDB reads a stretch of some thousand rows for each one that is asked
-for, and so most of a large table for a batch of pairs. Here a row costs its own bytes.
+The texts give direct access to any row of table `literals`: DuckDB reads some thousand rows for each row requested, so
+most of a large table for a batch of pairs. Here a row costs only its own bytes.
 
-Where the arrays of a graph would fill much of the memory, the system is told that they are read here and there: else it
-fetches up to some MB around each page that is missing, and drops as much that will be needed again.
+If a graph's arrays would fill much of the memory, the kernel is advised of random access. Otherwise it reads up to some
+MB around each missing page and evicts as many pages that are needed again.
 """
 
 import mmap
@@ -59,10 +59,10 @@ MOST_PROPERTIES = 65_535
 _ROWS_AT_ONCE = 1 << 20
 _WORDS_AT_ONCE = 1 << 14
 _MOST_OF_MEMORY = 0.5
-"""Share of the memory above which the arrays of a graph are not read ahead."""
+"""Share of memory above which a graph's arrays are not read ahead."""
 _LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
-"""Where a container is told how much memory it may use."""
-# a bitmap of all numbers would be huge where a few items have huge ones: those beyond it are searched for
+"""Files with a container's memory limit."""
+# a few items with huge numbers would make the bitmap huge: items beyond it are found by binary search
 _WORDS_AN_ITEM = 4
 
 _TYPES: dict[str, type[np.integer[Any]]] = {
@@ -97,21 +97,21 @@ _PROPERTIES = """
     ) ORDER BY property
 """
 _EDGES = "SELECT {row} AS item, {neighbour} AS items, property AS properties FROM edges ORDER BY ALL"
-# literals were stored by id, and tables are read in the order in which they were stored
+# literals are stored by id, and DuckDB reads tables in storage order
 _LITERALS = f"""
     SELECT item, coalesce(qualifier, property) AS properties, property AS claims, key AS keys,
         coalesce(precision, CASE WHEN number IS NULL THEN {DAY} ELSE 0 END)::UTINYINT AS precisions
     FROM literals
 """
 MARKS = {"qualifier": 1, "precision": 2, "statement": 4, "main": 8, "number": 16}
-"""Columns that may be missing and the bit of each that stands."""
+"""Optional column → bit that is set if its value is present."""
 _TEXT = " || chr(0) || ".join(f"coalesce({part}::VARCHAR, '')" for part in ("value", "statement", "unit", "main"))
 _MARKED = " + ".join(f"CASE WHEN {column} IS NULL THEN 0 ELSE {mark} END" for column, mark in MARKS.items())
 _TEXT_ROWS = f"SELECT {_TEXT} AS text, ({_MARKED})::UTINYINT AS marks FROM literals"
 
 
 class Rows(NamedTuple):
-    """Edges in one direction: those of item i are offsets[i] to offsets[i + 1] of the other two."""
+    """Edges in one direction: those of item i are entries offsets[i] to offsets[i + 1] of the other two arrays."""
 
     offsets: Ints
     items: npt.NDArray[np.uint32]
@@ -119,7 +119,7 @@ class Rows(NamedTuple):
 
 
 class Literals(NamedTuple):
-    """Literals by item, as Rows are."""
+    """Literals by item, laid out as Rows."""
 
     offsets: Ints
     properties: npt.NDArray[np.uint16]
@@ -130,7 +130,7 @@ class Literals(NamedTuple):
 
 
 class LiteralTexts(NamedTuple):
-    """What literals say, by id."""
+    """Texts of literals, by id."""
 
     offsets: Ints
     texts: npt.NDArray[np.uint8]
@@ -139,16 +139,16 @@ class LiteralTexts(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ItemIndex:
-    """All items of a graph, by number and by place."""
+    """Index of a graph's items: number ↔ place."""
 
     numbers: Ints
     bits: npt.NDArray[np.uint64]
     ranks: npt.NDArray[np.uint32]
 
     def find_places(self, numbers: Ints) -> Ints:
-        """Return the place of each QID's number, -1 for one that the graph does not know.
+        """Return the place of each QID number, -1 for an unknown item.
 
-        The place is how many items come before: those before the number's word, and in it the bits below its own.
+        The place is the number of items before it: those before the number's word, and the lower bits set in that word.
         """
         words = numbers >> 6
         inside = (words >= 0) & (words < len(self.bits))
@@ -164,7 +164,7 @@ class ItemIndex:
 
 @dataclass(frozen=True, slots=True)
 class Arrays:
-    """The arrays of an open graph."""
+    """All arrays of an open graph."""
 
     items: ItemIndex
     properties: npt.NDArray[np.int32]
@@ -174,7 +174,7 @@ class Arrays:
     texts: LiteralTexts | None
 
     def read_literals(self, ids: Ints) -> pa.Table | None:
-        """Return the rows of table `literals` with these ids, in their order; None where the graph has no texts."""
+        """Return the rows of table `literals` with these ids, in their order; None if the graph has no text arrays."""
         if self.texts is None:
             return None
         offsets, texts, all_marks = self.texts
@@ -200,7 +200,7 @@ class Arrays:
 
 
 def search_places(known: npt.NDArray[np.integer[Any]], numbers: Ints) -> Ints:
-    """Return the position of each number among the known ones, which ascend; -1 where it is not among them."""
+    """Return the position of each number in `known`, which is ascending; -1 for a number not in it."""
     if not len(known):
         return np.full(len(numbers), -1, np.int64)
     places = np.minimum(np.searchsorted(known, numbers), len(known) - 1)
@@ -208,7 +208,7 @@ def search_places(known: npt.NDArray[np.integer[Any]], numbers: Ints) -> Ints:
 
 
 def open_arrays(path: Path) -> Arrays:
-    """Map the arrays in a graph's folder; GraphError names the file that is missing, damaged or does not fit."""
+    """Memory-map the arrays in a graph's folder; GraphError names a missing, damaged or inconsistent file."""
     optional = {_ORDER: (_ORDER,), "literal_texts": _TEXTS}
     lacking = [each for name, all_of in optional.items() if not (path / f"{name}.npy").exists() for each in all_of]
     found = {name: _open_array(path / f"{name}.npy") for name in _TYPES if name not in lacking}
@@ -221,13 +221,13 @@ def open_arrays(path: Path) -> Arrays:
 
 
 def make_empty_arrays() -> Arrays:
-    """Return the arrays of a graph without items, in memory."""
+    """Return in-memory arrays of a graph without items."""
     return _put_together({name: _make_empty(name) for name in _TYPES if name not in _TEXTS})
 
 
 def _make_empty(name: str) -> Array:
     array = np.zeros(int(name.endswith(("offsets", "bits", "ranks"))), _TYPES[name])
-    # as mapped ones are
+    # like mapped arrays
     array.flags.writeable = False
     return array
 
@@ -245,7 +245,7 @@ def _put_together(found: dict[str, Array]) -> Arrays:
 
 
 def find_memory() -> int:
-    """Return the bytes of memory of this machine, or as many as its container may use."""
+    """Return this machine's memory, or its container's limit if lower, in bytes."""
     limits = (Path(each).read_text().strip() for each in _LIMITS if Path(each).exists())
     return min(
         [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"), *(int(each) for each in limits if each.isdigit())]
@@ -256,13 +256,13 @@ def _read_here_and_there(array: Array) -> None:
     pages: Any = array.base
     while isinstance(pages, np.ndarray):
         pages = pages.base
-    # an array without entries is not mapped, and not every system takes advice
+    # an empty array is not mapped, and not every system has madvise
     if isinstance(pages, mmap.mmap) and hasattr(mmap, "MADV_RANDOM"):
         pages.madvise(mmap.MADV_RANDOM)
 
 
 def _open_array(file: Path) -> Array:
-    """Map one array of a graph; GraphError when it is missing, damaged or not one row of the expected type."""
+    """Memory-map one array; GraphError if it is missing, damaged or not one-dimensional of the expected type."""
     again = format_load_advice(file.parent.name)
     try:
         array = np.load(file, mmap_mode="r")
@@ -271,12 +271,12 @@ def _open_array(file: Path) -> Array:
     dtype = np.dtype(_TYPES[file.stem])
     if array.ndim != 1 or array.dtype != dtype:
         raise GraphError(f"{file}: holds {array.dtype} of shape {array.shape}, expected one row of {dtype}; {again}")
-    # what walks the arrays is compiled for plain ones
+    # kernels are compiled for plain arrays
     return array.view(np.ndarray)
 
 
 def _check_lengths(path: Path, found: dict[str, Array]) -> None:
-    """Check that what offsets and bits point to is there, without reading it."""
+    """Check that the arrays' lengths agree, without reading their entries; GraphError if not."""
     expected = {"item_ranks": len(found["item_bits"]), "in_items": len(found["out_items"])}
     for rows, columns in (("out", Rows._fields), ("in", Rows._fields), ("literal", Literals._fields)):
         expected[f"{rows}_offsets"] = len(found["items"]) + 1
@@ -294,10 +294,10 @@ def _check_lengths(path: Path, found: dict[str, Array]) -> None:
 
 
 def write_arrays(connection: duckdb.DuckDBPyConnection, folder: Path) -> None:
-    """Write all arrays into a folder from the tables `items`, `edges` and `literals` of the database in use.
+    """Write all arrays into a folder, from the tables `items`, `edges` and `literals` of the current database.
 
-    The same tables give the same bytes. Memory does not grow with the graph. Raises GraphError when the tables do not
-    fit together or use too many properties.
+    The same tables give the same bytes. Memory use does not grow with the graph. Raises GraphError if the tables are
+    inconsistent or use too many properties.
     """
     items, properties = _write_items(connection, folder), _write_properties(connection, folder)
     write = partial(_write_rows, connection, folder, items, properties)
@@ -348,7 +348,7 @@ def _write_rows(
     table: str,
     query: str,
 ) -> None:
-    """Write the offsets of the column `item`, and each other column of a query into the file of its name."""
+    """Write the offsets by column `item`, and each other column of a query into the file of its name."""
     fields = [name for name in (Literals if rows == "literal" else Rows)._fields[1:] if f"{rows}_{name}" != _ORDER]
     count = _count_rows(connection, table)
     with ExitStack() as stack:
@@ -369,7 +369,7 @@ def _write_rows(
 
 
 def _write_literal_order(folder: Path) -> None:
-    """Write in which order the literals of each item are by their keys, some items at a time."""
+    """Write the order of each item's literals by key, in batches of items."""
     offsets, keys = _open_array(folder / "literal_offsets.npy"), _open_array(folder / "literal_keys.npy")
     first, items = 0, len(offsets) - 1
     with _create(folder, _ORDER, len(keys)) as file:
@@ -383,7 +383,7 @@ def _write_literal_order(folder: Path) -> None:
 
 
 def _write_literal_texts(connection: duckdb.DuckDBPyConnection, folder: Path) -> None:
-    """Write what literals say, in the order of their ids: they were stored by id, and tables are read as they were stored."""
+    """Write the texts of literals by id: the table is stored by id, and DuckDB reads in storage order."""
     size = f"SELECT count(*), coalesce(sum(strlen({_TEXT})), 0)::BIGINT FROM literals"
     [(count, size_bytes)] = connection.execute(size).fetchall()
     files = map(_create, [folder] * 3, _TEXTS, (count + 1, size_bytes, count))
@@ -401,7 +401,7 @@ def _write_literal_texts(connection: duckdb.DuckDBPyConnection, folder: Path) ->
 
 
 def _write_offsets(file: BinaryIO, first: int, last: int, places: Ints, read: int) -> None:
-    """Write where the rows of the items `first` to `last` begin; `places` are those of the rows from `read` on."""
+    """Write the offsets of items `first` to `last`; `places`: ascending items of the rows from number `read` on."""
     for begin in range(first, last, _ROWS_AT_ONCE):
         block = np.arange(begin, min(begin + _ROWS_AT_ONCE, last))
         file.write((read + np.searchsorted(places, block)).astype(np.int64).data)
@@ -416,9 +416,9 @@ def _place_all(items: ItemIndex, numbers: Ints, table: str, folder: Path) -> Int
 
 @contextmanager
 def _create(folder: Path, name: str, length: int) -> Iterator[BinaryIO]:
-    """Open a file `<name>.npy` for an array of so many numbers that is written piece by piece.
+    """Open a file `<name>.npy` for an array of `length` numbers, to be written piece by piece.
 
-    Not mapped: a full disk raises an error where a mapped file would end the process.
+    The file is not mapped: on a full disk a write raises an error, while a mapped file would kill the process.
     """
     header = {"descr": npy_format.dtype_to_descr(np.dtype(_TYPES[name])), "fortran_order": False, "shape": (length,)}
     with (folder / f"{name}.npy").open("wb") as file:

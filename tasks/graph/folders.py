@@ -1,20 +1,20 @@
-"""The folders of graphs: what they say of themselves, whether their files are those that were loaded, and who may build one.
+"""Folders of graphs: their manifests, integrity checks, and locks against concurrent loads.
 
-<folder>/<name>/manifest.json     this file's GraphManifest
+<folder>/<name>/manifest.json     this module's GraphManifest
 <folder>/<name>/graph.duckdb      the tables (tasks/graph/loading/tables.py)
 <folder>/<name>/*.npy             the arrays (tasks/graph/arrays.py)
-<folder>/<name>/checked.json      which files were digested when (`check_graph`)
-<folder>/.<name>.loading/         a load under way, or one that was broken off
+<folder>/<name>/checked.json      state of each file when it was last digested (`check_graph`)
+<folder>/.<name>.loading/         a load in progress or interrupted
 
-Digesting a large graph takes longer than what it is opened for, so a file that was digested once is trusted while its
-size, time of change and inode stay what they were; they are noted in `checked.json` beside the files. A file that was
-edited, copied or fetched has other ones and is digested once again. The note is a convenience: where it cannot be
-written, as on a read-only disk, files are digested each time.
+Digesting a large graph takes longer than using it. So a file digested once is trusted while its size, modification time
+and inode stay the same; `checked.json` records them. A file that was edited, copied or downloaded has other values and
+is digested again. The record is optional: if it cannot be written, as on a read-only disk, files are digested each
+time.
 
-A graph is built in `.<name>.loading`, held by a lock that ends with the process, and gets its name in one rename:
-whatever stops a load leaves no graph, and an old graph of that name stays until the new one is whole. A load that was
-stopped leaves its staging database behind if rows were committed to it, beside a note of what was asked for; without
-that note the folder is worth nothing and goes.
+A graph is built in `.<name>.loading`, under a lock that ends with the process, and one rename gives it its name. So an
+interrupted load leaves no graph, and an old graph of that name stays until the new one is complete. An interrupted load
+leaves its staging database if rows were committed to it, and a file with its request; without that file the folder is
+useless and removed.
 """
 
 import fcntl
@@ -42,7 +42,7 @@ FORMAT_VERSION = 3
 MANIFEST, CHECKED, DATABASE = "manifest.json", "checked.json", "graph.duckdb"
 
 GRAPH = "graph"
-"""Folder in the loading folder in which the files of the graph are written."""
+"""Subfolder of the loading folder that receives the graph's files."""
 REQUEST = "request.json"
 
 State = Literal["whole", "damaged", "loading", "half loaded"]
@@ -54,7 +54,7 @@ _THREADS = 4
 
 
 class GraphFile(StrictModel):
-    """What a file of a graph holds."""
+    """Size and digest of one file of a graph."""
 
     size_bytes: int
     sha256: str
@@ -72,7 +72,7 @@ _NOTES = TypeAdapter(_Notes)
 
 
 def measure_files(path: Path) -> dict[str, GraphFile]:
-    """Return size and digest of all files in a folder by name, having brought them to disk, and note them as checked."""
+    """Flush all files in a folder to disk; return their size and digest by name, and record them as checked."""
     names = sorted(each.name for each in path.iterdir())
     digests = _digest_files([path / name for name in names], to_disk=True)
     notes = {name: _state_file(path / name, digest) for name, digest in zip(names, digests, strict=True)}
@@ -81,7 +81,7 @@ def measure_files(path: Path) -> dict[str, GraphFile]:
 
 
 def find_wrong_sizes(path: Path, files: Mapping[str, GraphFile]) -> dict[str, str]:
-    """Return what is wrong with each file that is missing or has another size, by name."""
+    """Return file name → problem, for each file that is missing or has another size."""
     wrong = {}
     for name, file in files.items():
         size_bytes = (path / name).stat().st_size if (path / name).is_file() else None
@@ -98,14 +98,14 @@ def find_damage(
     anew: bool = False,
     on_read: Callable[[int], None] | None = None,
 ) -> dict[str, str]:
-    """Return what is wrong with each file that is not what it was, by name.
+    """Return file name → problem, for each file that is missing or changed.
 
-    Only files that changed since they were last digested are digested, with `anew` all. `on_read` is told how many
-    bytes were read each time, by several threads.
+    Only files modified since they were last digested are digested; with `anew`, all are. Several threads call `on_read`
+    with the number of bytes just read.
     """
     wrong = find_wrong_sizes(path, files)
     known = {} if anew else _read_notes(path)
-    # as they are before they are digested: a file that changes meanwhile is digested again next time
+    # taken before digesting: a file modified meanwhile is digested again next time
     states = {name: _state_file(path / name, file.sha256) for name, file in files.items() if name not in wrong}
     doubtful = [name for name, state in states.items() if known.get(name) != state]
     digests = _digest_files([path / name for name in doubtful], on_read)
@@ -144,12 +144,12 @@ def _read_notes(path: Path) -> _Notes:
     try:
         return _NOTES.validate_json((path / CHECKED).read_bytes())
     except (OSError, ValidationError):
-        # no note, or none that can be read: everything is digested
+        # no record, or an unreadable one: digest everything
         return {}
 
 
 def _write_notes(path: Path, notes: _Notes) -> None:
-    """Note files that are what they should be; without effect where nothing can be written."""
+    """Record files as checked; do nothing if the folder is not writable."""
     beside = path / f".{CHECKED}.{os.getpid()}"
     with suppress(OSError):
         try:
@@ -160,48 +160,48 @@ def _write_notes(path: Path, notes: _Notes) -> None:
 
 
 class SourceFile(StrictModel):
-    """A file that was loaded."""
+    """A source file that was loaded into a graph."""
 
     path: str
     """As given; `-` is standard input."""
     size_bytes: int
     sha256: str
-    """Of the bytes as they lie on disk, packed or not."""
+    """Digest of the bytes on disk, before decompression."""
     lines: int
-    """Of Turtle, triples."""
+    """Number of lines; of triples for Turtle."""
 
 
 class GraphManifest(StrictModel):
-    """What a graph holds and where it comes from. lines = blank + malformed + not_kept + read; read >= stored."""
+    """Content and origin of a graph. lines = blank + malformed + not_kept + read; read >= stored."""
 
     name: str
     format_version: int
     digest: str
-    """SHA-256 over the stored rows in their order, languages and dump date: the same triples give the same digest."""
+    """SHA-256 over stored rows in order, languages and dump date: the same triples give the same digest."""
     languages: tuple[str, ...]
     dump_date: str | None
-    """As given to the loader, else as the dump says of itself, else the latest change of an item (ISO 8601)."""
+    """As given to the loader, else as stated in the dump, else the latest change of an item (ISO 8601)."""
     sources: tuple[SourceFile, ...]
     lines: int
     blank: int
     """Blank lines and comments."""
     malformed: int
-    """Lines that are no triple; they are in the table `malformed`."""
+    """Lines that are not triples; table `malformed` holds them."""
     not_kept: dict[str, int]
-    """Well-formed triples that the graph has no use for, by kind (tasks/graph/loading/shapes.py, `name_unkept`)."""
+    """Well-formed triples that the graph does not use, by kind (tasks/graph/loading/shapes.py, `name_unkept`)."""
     read: dict[str, int]
-    """Kept triples as they were read, by kind."""
+    """Kept triples as read, by kind."""
     stored: dict[str, int]
-    """Rows by table: a repeated triple is stored once, and one label, description and title an item and language."""
+    """Rows by table: a repeated triple is stored once; an item has one label, description and title per language."""
     left_out: dict[str, int]
-    """Dates and numbers that were read and are in no literal, by reason (tasks/graph/loading/tables.py)."""
+    """Dates and numbers that were read but are in no literal, by reason (tasks/graph/loading/tables.py)."""
     files: dict[str, GraphFile]
-    """The files of the graph but this one."""
+    """The graph's files, except the manifest."""
     created_at: str
 
 
 def graph_path(name: str, folder: Path) -> Path:
-    """Return the folder of a graph; UsageError when the name cannot be a folder's."""
+    """Return a graph's folder; UsageError if the name is not a valid graph name."""
     if not _NAME.fullmatch(name):
         raise UsageError(
             f"no graph can be called {name!r}: use letters, digits, `.`, `_`, `-`, a letter or digit first"
@@ -210,12 +210,12 @@ def graph_path(name: str, folder: Path) -> Path:
 
 
 def loading_path(name: str, folder: Path) -> Path:
-    """Return the folder in which a graph is built before it is given its name."""
+    """Return the folder in which a graph is built before it gets its name."""
     return Path(folder) / f".{graph_path(name, folder).name}.loading"
 
 
 def write_manifest(manifest: GraphManifest, path: Path) -> None:
-    """Write the manifest into a graph's folder, and all of it to disk."""
+    """Write the manifest into a graph's folder and flush it to disk."""
     with (path / MANIFEST).open("w", encoding="utf-8") as file:
         file.write(manifest.model_dump_json(indent=2) + "\n")
         file.flush()
@@ -223,9 +223,9 @@ def write_manifest(manifest: GraphManifest, path: Path) -> None:
 
 
 def read_manifest(name: str, folder: Path) -> GraphManifest:
-    """Read a graph's manifest and check its files against it; GraphError says what is wrong and what to do.
+    """Load a graph's manifest and check its files against it; GraphError states the problem and the remedy.
 
-    Takes milliseconds unless a file changed since it was last checked: then its digest is compared.
+    Takes milliseconds, unless a file was modified since its last check: then its digest is compared.
     """
     manifest = read_unchecked(name, folder)
     refuse_damage(name, folder, find_damage(graph_path(name, folder), manifest.files))
@@ -235,9 +235,9 @@ def read_manifest(name: str, folder: Path) -> GraphManifest:
 def check_graph(
     name: str, folder: Path, on_read: Callable[[int, int], None] | None = None
 ) -> tuple[GraphManifest, dict[str, str]]:
-    """Read all files of a graph; return its manifest and what is wrong with each damaged file, by name.
+    """Digest all files of a graph; return its manifest, and damaged file name → problem.
 
-    `on_read` is told how many bytes were read and how many there are.
+    `on_read` gets the number of bytes read so far and the total.
     """
     manifest = read_unchecked(name, folder)
     total, read, one_at_a_time = sum(file.size_bytes for file in manifest.files.values()), 0, threading.Lock()
@@ -253,7 +253,7 @@ def check_graph(
 
 
 def list_names(folder: Path) -> list[str]:
-    """Return the names of all graphs and half loads in a folder, sorted."""
+    """Return the sorted names of all graphs and half loads in a folder."""
     if not Path(folder).is_dir():
         return []
     names = {path.name for path in Path(folder).iterdir() if path.is_dir() and _NAME.fullmatch(path.name)}
@@ -262,12 +262,12 @@ def list_names(folder: Path) -> list[str]:
 
 
 def format_load_advice(name: str) -> str:
-    """Return what to do about a graph that cannot be used."""
+    """Return the advice to load an unusable graph again."""
     return f"load it again: factmill graph load FILE... --name {name} --replace"
 
 
 def read_unchecked(name: str, folder: Path) -> GraphManifest:
-    """Read a graph's manifest alone; GraphError as `read_manifest`."""
+    """Load a graph's manifest without checking its files; raises GraphError as `read_manifest`."""
     path, again = graph_path(name, folder), format_load_advice(name)
     if not path.is_dir():
         refuse_missing(name, folder)
@@ -292,7 +292,7 @@ def read_unchecked(name: str, folder: Path) -> GraphManifest:
 
 
 def refuse_missing(name: str, folder: Path) -> NoReturn:
-    """Raise GraphError for a graph that is not there, with what to do."""
+    """Raise GraphError for a missing or half-loaded graph, with advice."""
     if loading_path(name, folder).exists():
         raise GraphError(
             f"graph {name} in {folder}: half loaded; wait for its load, or give its factmill graph load FILE..."
@@ -303,7 +303,7 @@ def refuse_missing(name: str, folder: Path) -> NoReturn:
 
 
 def refuse_damage(name: str, folder: Path, damage: dict[str, str]) -> None:
-    """Raise GraphError when any file of a graph is damaged; `damage` says what is wrong with it, by name."""
+    """Raise GraphError if any file of a graph is damaged; `damage`: file name → problem."""
     if damage:
         path = graph_path(name, folder)
         told = "; ".join(f"{path / file}: {flaw}" for file, flaw in sorted(damage.items()))
@@ -311,7 +311,7 @@ def refuse_damage(name: str, folder: Path, damage: dict[str, str]) -> None:
 
 
 class Request(StrictModel):
-    """What decides which rows a load reads: one that asks for the same goes on with a half load."""
+    """Everything that decides which rows a load reads; a load with the same request resumes a half load."""
 
     files: tuple[str, ...]
     languages: tuple[str, ...]
@@ -319,17 +319,17 @@ class Request(StrictModel):
     code: str
     """Digest of the modules that decide which rows are read."""
     sizes: tuple[int | None, ...] = ()
-    """Bytes of the files as they lay on disk; None for a pipe."""
+    """Size of each file on disk, in bytes; None for a pipe."""
 
     def is_same(self, other: "Request") -> bool:
-        """True when both name the same files, whatever these hold now, or files that may have been renamed or moved."""
+        """True if both name the same files, whatever their content, or (renamed) files of the same sizes and forms."""
         if (self.languages, self.form, self.code) != (other.languages, other.form, other.code):
             return False
         forms, others = ([tell_form(path, each.form) for path in each.files] for each in (self, other))
         return self.files == other.files or (self.sizes, forms) == (other.sizes, others)
 
     def format_command(self, name: str) -> str:
-        """Return the command that asks for this."""
+        """Return the command that makes this request."""
         languages = [] if self.languages == ("en",) else [f"--language={language}" for language in self.languages]
         form = [f"--format={self.form}"] if self.form else []
         return shlex.join(["factmill", "graph", "load", *self.files, f"--name={name}", *languages, *form])
@@ -337,28 +337,28 @@ class Request(StrictModel):
 
 @dataclass(frozen=True, slots=True)
 class FoundGraph:
-    """What a folder holds under a name."""
+    """State of the graph or half load with a name in a folder."""
 
     name: str
     state: State
     manifest: GraphManifest | None
-    """Of a whole graph."""
+    """Manifest of a whole graph."""
     advice: str | None
-    """What is wrong with any other, or what to do."""
+    """Problem or remedy for any other."""
 
 
 @contextmanager
 def claim_folder(name: str, folder: Path) -> Iterator[Path]:
-    """Yield the folder to build a graph in, which no other process has meanwhile; GraphError when one has.
+    """Lock and yield the folder to build a graph in; GraphError if another process holds it.
 
-    At the end only a half load with its request is left in it, or nothing.
+    On exit, a half load with its request stays; anything else is removed.
     """
     beside = loading_path(name, folder)
     beside.mkdir(parents=True, exist_ok=True)
     with _lock(beside) as is_ours:
         if not is_ours:
             raise GraphError(f"graph {name} is being loaded into {folder} by another process: wait until it is done")
-        # what a process that was killed could not remove
+        # left by a killed process
         remove(_old_path(name, folder))
         remove(beside / GRAPH)
         try:
@@ -368,35 +368,35 @@ def claim_folder(name: str, folder: Path) -> Iterator[Path]:
 
 
 def read_request(beside: Path) -> Request | None:
-    """Return what the half load in a folder was asked for; None when there is none."""
+    """Return the request of the half load in a folder; None if there is none."""
     try:
         return Request.model_validate_json((beside / REQUEST).read_bytes())
     except (FileNotFoundError, ValidationError):
-        # a request that cannot be read is that of another version
+        # an unreadable request comes from another version
         return None
 
 
 def keep_half_load(beside: Path, request: Request) -> None:
-    """Note what the half load in a folder was asked for: from now on it is worth keeping."""
+    """Write the request of the half load in a folder, which makes the half load worth keeping."""
     if read_request(beside) != request:
         partly = beside / f"{REQUEST}.partly"
         with partly.open("w", encoding="utf-8") as file:
             file.write(request.model_dump_json(indent=2))
             file.flush()
-            # a machine that loses its power would leave an empty note, and hours of reading worth nothing
+            # a power loss would leave an empty request and waste hours of reading
             os.fsync(file.fileno())
         partly.rename(beside / REQUEST)
 
 
 def empty_folder(path: Path) -> None:
-    """Remove what is in a folder."""
-    # the request first: without it the rest is worth nothing
+    """Remove everything in a folder."""
+    # the request first: without it the rest is useless
     for left in sorted(path.iterdir(), key=lambda each: each.name != REQUEST):
         remove(left)
 
 
 def put_in_place(name: str, folder: Path, *, replace: bool) -> None:
-    """Give a graph that was built its name; one of that name goes, if it may be replaced."""
+    """Rename a built graph to its name, replacing an old graph if `replace`; else GraphError if one exists."""
     built, target, old = loading_path(name, folder) / GRAPH, graph_path(name, folder), _old_path(name, folder)
     if target.exists():
         if not replace:
@@ -408,7 +408,7 @@ def put_in_place(name: str, folder: Path, *, replace: bool) -> None:
 
 
 def remove_graph(name: str, folder: Path) -> Literal["graph", "half load"]:
-    """Remove the half load of a name, else the graph; return which. GraphError when there is none or it is loading."""
+    """Remove a name's half load, else its graph; return which. GraphError if neither exists or a load is running."""
     path, beside = graph_path(name, folder), loading_path(name, folder)
     if not beside.exists() and not path.exists():
         refuse_missing(name, folder)
@@ -417,14 +417,14 @@ def remove_graph(name: str, folder: Path) -> Literal["graph", "half load"]:
         if is_half_load:
             empty_folder(beside)
         else:
-            # at once for who opens it next; removing takes a while
+            # renaming hides it at once; removing takes a while
             path.rename(_old_path(name, folder))
             remove(_old_path(name, folder))
     return "half load" if is_half_load else "graph"
 
 
 def list_graphs(folder: Path) -> list[FoundGraph]:
-    """Return all graphs and half loads in a folder by name; of their files only the sizes are compared."""
+    """Return the graphs and half loads in a folder, sorted by name; only the sizes of their files are checked."""
     found = []
     for name in list_names(folder):
         path, beside = graph_path(name, folder), loading_path(name, folder)
@@ -449,7 +449,7 @@ def list_graphs(folder: Path) -> list[FoundGraph]:
 
 
 def remove(path: Path) -> None:
-    """Remove a file or folder, if it is there."""
+    """Remove a file or folder if it exists."""
     if path.is_dir():
         shutil.rmtree(path)
     else:
@@ -458,12 +458,12 @@ def remove(path: Path) -> None:
 
 @contextmanager
 def _lock(path: Path) -> Iterator[bool]:
-    """Yield whether a folder is this process's, until the end."""
+    """Try to lock a folder until exit; yield whether this process holds the lock."""
     handle = os.open(path, os.O_RDONLY)
     try:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            # between opening and locking the holder may have removed this very folder
+            # the holder may have removed this folder between opening and locking
             is_ours = path.exists() and os.path.samestat(path.stat(), os.fstat(handle))
         except BlockingIOError:
             is_ours = False
@@ -473,5 +473,5 @@ def _lock(path: Path) -> Iterator[bool]:
 
 
 def _old_path(name: str, folder: Path) -> Path:
-    """Return where a graph is put that is to be removed."""
+    """Return the path to which a graph is renamed before it is removed."""
     return Path(folder) / f".{name}.old"

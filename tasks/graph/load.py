@@ -1,8 +1,8 @@
-"""Load RDF of a Wikidata dump into a named graph, or go on with a load that was stopped.
+"""Load a Wikidata dump's RDF into a named graph, or resume an interrupted load.
 
-Rows are read from the sources into a staging database (tasks/graph/loading/reading.py), from which the sorted tables and the
-arrays are written. The same command goes on with a load that was stopped: with reading where it was last committed,
-or, when all was read, with the tables. All of this happens in a folder beside (tasks/graph/folders.py).
+Rows go from the sources into a staging database (tasks/graph/loading/reading.py), from which the sorted tables and the
+arrays are written. The same command resumes an interrupted load: at the last commit, or with the tables if everything
+was read. All of this happens in a separate loading folder (tasks/graph/folders.py).
 """
 
 import re
@@ -43,7 +43,7 @@ from factmill.tasks.graph.loading.tables import digest_tables, find_dump_date, s
 READING_MODULES = (
     "compiling", "ntriples", "rows", "scanning", "shapes", "sources/bzip2", "sources/streams", "sources/turtle",
 )  # fmt: skip
-"""The modules that decide which rows are read: a half load made by others of them is dropped."""
+"""Modules that decide which rows are read: a half load made by other versions of them is dropped."""
 
 _LANGUAGE = re.compile(r"[a-z]{2,12}(-[a-z0-9]{1,12})*")
 
@@ -63,14 +63,14 @@ def load_graph(
     replace: bool = False,
     notice: Notice | None = None,
 ) -> GraphManifest:
-    """Load N-Triples or Turtle (plain or packed, `-` for standard input) as the graph `name` in `folder`.
+    """Load N-Triples or Turtle (plain or compressed, `-` for standard input) as the graph `name` in `folder`.
 
-    `languages` are the tags of the texts to keep, exactly (`en` leaves `en-gb` out; names in `mul`, which stand in all
-    languages, are kept with any). `form` is what files are whose name does not tell (.nt, .ttl). `dump_date` (ISO
-    8601) stands in for the date the dump gives. A load of the same files, languages and form that was stopped is gone
-    on with, any other is started anew; `notice` is told. Raises SourceError for a file that is missing, empty, damaged
-    or no RDF; GraphError when a graph of that name exists and `replace` is not set, when it is being loaded, or when it
-    cannot be written.
+    `languages`: exact tags of the texts to keep (`en` excludes `en-gb`; names in `mul`, which are valid in all
+    languages, are always kept). `form`: format of files whose name does not show it (.nt, .ttl). `dump_date` (ISO
+    8601): overrides the dump's own date. An interrupted load of the same files, languages and form is resumed, any
+    other restarts; `notice` gets a message. Raises SourceError for a file that is missing, empty, damaged or not RDF;
+    GraphError if a graph of that name exists and `replace` is not set, if it is being loaded, or if it cannot be
+    written.
     """
     target = graph_path(name, folder)
     request = _make_request(files, languages, form)
@@ -89,7 +89,7 @@ def load_graph(
 
 @dataclass(slots=True)
 class _Job:
-    """A load under way."""
+    """A load in progress."""
 
     name: str
     request: Request
@@ -101,12 +101,12 @@ class _Job:
     sources: list[Source] = field(default_factory=list)
 
     def notify(self, text: str) -> None:
-        """Tell what the user should know."""
+        """Send the user a message about this graph."""
         self.notice(f"graph {self.name}: {text}")
 
 
 def _make_graph(job: _Job) -> GraphManifest:
-    """Read what is not read yet, and write the files of the graph."""
+    """Read the rest of the sources and write the graph's files."""
     _look_at_half_load(job)
     try:
         with open_staging(job.folder, job.name) as staging:
@@ -118,7 +118,7 @@ def _make_graph(job: _Job) -> GraphManifest:
         job.notify(f"{error}; the half load is dropped")
         empty_folder(job.folder)
         return _make_graph(job)
-    # not before the connection is closed, which changes the database
+    # only after the connection is closed, since closing changes the database
     job.meter.enter("digesting")
     manifest = GraphManifest(
         name=job.name,
@@ -133,7 +133,7 @@ def _make_graph(job: _Job) -> GraphManifest:
 
 
 def _look_at_half_load(job: _Job) -> None:
-    """Drop a half load that cannot be gone on with, and say so."""
+    """Drop a half load that cannot be resumed, and notify the user."""
     before = read_request(job.folder)
     if not before or not before.is_same(job.request):
         if (job.folder / REQUEST).exists():
@@ -161,7 +161,7 @@ def _read(job: _Job, staging: Staging) -> None:
 
 
 def _write(job: _Job, staging: Staging) -> dict[str, Any]:
-    """Write tables and arrays; return what the manifest says of them."""
+    """Write tables and arrays; return the manifest's fields about them."""
     graph, connection, tally = job.folder / GRAPH, staging.connection, staging.tally
     graph.mkdir()
     job.meter.enter("sorting")
@@ -185,7 +185,7 @@ def _write(job: _Job, staging: Staging) -> dict[str, Any]:
 
 
 def _make_request(files: Sequence[str | Path], languages: Sequence[str], form: Form | None) -> Request:
-    """Check what is asked, and that every file is there, before any is read."""
+    """Check the options and that every file exists, before any is read; return the request."""
     if not files:
         raise UsageError("no file to load: give N-Triples or Turtle, plain or packed, or `-` for standard input")
     paths = tuple(dict.fromkeys(map(str, files)))
@@ -204,7 +204,7 @@ def _make_request(files: Sequence[str | Path], languages: Sequence[str], form: F
 
 @contextmanager
 def _errors_in_words(name: str, folder: Path) -> Iterator[None]:
-    """Name the graph in errors, and say what is kept; to be entered before the folder is claimed."""
+    """Add to errors the graph's name and what is kept; enter before the folder is locked."""
     try:
         yield
     except SourceError as error:
@@ -214,7 +214,7 @@ def _errors_in_words(name: str, folder: Path) -> Iterator[None]:
         kept = _format_advice(name, folder, "make room on the disk if it is full")
         raise GraphError(f"graph {name} cannot be written in {folder}: {reason}{kept}") from error
     except RuntimeError as error:
-        # what DuckDB makes of Ctrl-C
+        # DuckDB's error for Ctrl-C
         if "interrupted" in str(error):
             raise KeyboardInterrupt from error
         raise
@@ -230,4 +230,4 @@ def _format_advice(name: str, folder: Path, advice: str) -> str:
 
 
 def _ignore(news: object) -> None:
-    """Take no notice."""
+    """Do nothing."""

@@ -1,12 +1,11 @@
-"""Look-ups in a local graph, in batches: the graph as the Wikidata of a build.
+"""Batched look-ups in a local graph, which serves as a build's Wikidata.
 
-What stands around items is read from the arrays, whose rows numpy gathers for all items at once; texts, literals and the
-statements of claims, which paths do not need, from DuckDB: one query answers all look-ups of a
-kind, joined with an Arrow table of what is asked; all values reach DuckDB in that table or as parameters, none in the
-query's text. The files are opened read-only, so several processes can share them, and every query runs on a cursor of
-its own, so several threads can.
+Edges come from the arrays: numpy gathers the rows of all items at once. Texts, literals and the statements of claims,
+which paths do not need, come from DuckDB: one query answers all look-ups of a kind, joined with an Arrow table of the
+keys. All values reach DuckDB in that table or as parameters, none in the query's text. The files are opened read-only,
+so processes can share them; every query has its own cursor, so threads can too.
 
-All calls of one operation and language are one look-up. A call that cannot be answered fails alone, with a reason.
+All calls of one operation and language are one look-up. A call that cannot be answered fails on its own, with a reason.
 """
 
 import tempfile
@@ -87,7 +86,7 @@ _CLAIMS_OF_ITEMS = (
 
 @dataclass(frozen=True, slots=True)
 class Degree:
-    """How many direct edges to items an item has."""
+    """Number of an item's direct edges to and from items."""
 
     out: int
     """Edges that start at it."""
@@ -97,7 +96,7 @@ class Degree:
 
 @dataclass(frozen=True, slots=True)
 class Malformed:
-    """A line that was no triple when the graph was loaded."""
+    """A source line that was not a valid triple."""
 
     file: str
     line_no: int
@@ -106,15 +105,15 @@ class Malformed:
 
 
 def open_graph(name: str, folder: Path) -> "Graph":
-    """Open a graph that was loaded; GraphError when there is none, or when it is damaged or of another version."""
+    """Open a loaded graph; GraphError if it is missing, damaged or of another version."""
     return Graph(graph_path(name, folder), read_manifest(name, folder))
 
 
 class Graph(AbstractContextManager["Graph"]):
-    """A graph that is open for reading; answers calls as a Service and look-ups of other code as typed values.
+    """A graph open for reading: answers calls as a Service, and has look-up methods with typed results.
 
-    Languages that were not loaded are refused, since an empty answer would look like one. Ids that are unknown are
-    left out, or have empty answers, as each method says.
+    A language that was not loaded raises GraphError, since an empty result would look like a real one. Unknown ids are
+    left out or have empty results, as each method states.
     """
 
     is_outside = False
@@ -126,7 +125,7 @@ class Graph(AbstractContextManager["Graph"]):
         self.arrays = open_arrays(path)
         self._lock = threading.Lock()
         try:
-            # not connected to directly: DuckDB would hand out an older file still open under this path
+            # attached, not connected to: DuckDB would return an older file still open under this path
             self._connection = connect_memory(Path(tempfile.gettempdir()) / "factmill-spill")
             attach_database(self._connection, path / DATABASE, "graph", read_only=True)
         except duckdb.Error as error:
@@ -138,11 +137,11 @@ class Graph(AbstractContextManager["Graph"]):
         self.close()
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the database."""
         self._connection.close()
 
     def send(self, calls: Sequence[Call], deliver: Deliver) -> None:
-        """Answer calls, one query an operation and language; see Service.send."""
+        """Answer calls with one look-up per operation and language; see Service.send."""
         groups: dict[tuple[str, str], list[Call]] = {}
         for call in calls:
             if problem := self._find_problem(call):
@@ -159,7 +158,7 @@ class Graph(AbstractContextManager["Graph"]):
                 deliver(call, Reply(body, latency_s=latency_s))
 
     def _find_problem(self, call: Call) -> Reply | None:
-        """Return why a call cannot be answered, or None."""
+        """Return a failed reply for a call that cannot be answered, else None."""
         operation = find_operation(call.operation)
         if operation is None or not callable(operation.graph):
             why = operation.graph if operation else ""
@@ -172,10 +171,10 @@ class Graph(AbstractContextManager["Graph"]):
         return fail("language_missing", problem) if problem else None
 
     def find(self, names: Iterable[str], language: str = "en") -> dict[str, list[Candidate]]:
-        """Return the items that bear each name exactly: labels first, then by number; an empty list when none does."""
+        """Return name → items with exactly that label or alias: labels first, then by number; may be empty."""
         self._check_language(language)
         found: dict[str, list[Candidate]] = {name: [] for name in names}
-        # half a surrogate pair no dump can hold, and UTF-8 cannot spell
+        # a lone surrogate cannot be encoded in UTF-8, so no dump holds one
         asked = [name for name in found if not any("\ud800" <= character <= "\udfff" for character in name)]
         keys = pa.table({"key": range(len(asked)), "name": pa.array(asked, pa.string())})
         for key, item, via in self.query(_FIND, {"keys": keys}, **_speak(language)):
@@ -183,7 +182,7 @@ class Graph(AbstractContextManager["Graph"]):
         return found
 
     def describe(self, qids: Iterable[str], language: str = "en") -> dict[Qid, Description]:
-        """Return what is known of each item; all fields are None for an item the graph does not know."""
+        """Return each item's label, description, article title and time of change; all None for an unknown item."""
         self._check_language(language)
         numbers = {Qid(qid): id_number(qid) for qid in qids}
         known: dict[int, dict[str, str]] = {}
@@ -200,7 +199,7 @@ class Graph(AbstractContextManager["Graph"]):
         return described
 
     def resolve(self, qids: Iterable[str]) -> dict[Qid, Qid]:
-        """Return the item that each QID stands for: where its redirects end, or itself."""
+        """Return QID → the item at the end of its redirects, or itself."""
         numbers = {Qid(qid): id_number(qid) for qid in qids}
         for _ in range(_REDIRECTS_AT_MOST):
             targets = dict(self.query(_REDIRECTS, _item_keys(numbers.values())))
@@ -212,12 +211,12 @@ class Graph(AbstractContextManager["Graph"]):
     def neighbours_of_each(
         self, asked: Sequence[tuple[str, Sequence[str]]], language: str = "en"
     ) -> list[list[Neighbour]]:
-        """Return for each (qid, pids) the item's direct claims of these properties, by number of pid and qid."""
+        """Return each (qid, pids) item's direct claims with these properties, sorted by property and item number."""
         self._check_language(language)
         arrays, count = self.arrays, len(self.arrays.properties)
         lists = {pids: position for position, pids in enumerate(dict.fromkeys(tuple(pids) for _, pids in asked))}
         list_of = np.array([lists[tuple(pids)] for _, pids in asked], np.int64)
-        # the places of those properties that the graph uses, apart for each list
+        # for each list of properties, the places of those that the graph uses
         places = [search_places(arrays.properties, _read_numbers(pids)) for pids in lists]
         wanted = [nth * count + each[each >= 0] for nth, each in enumerate(places)]
         edges = _gather_rows(arrays.out, arrays.items.find_places(_read_numbers(qid for qid, _ in asked)))
@@ -232,11 +231,11 @@ class Graph(AbstractContextManager["Graph"]):
         return found
 
     def item_facts(self, qids: Iterable[str], language: str = "en") -> dict[Qid, list[Fact]]:
-        """Return what each item says in one hop, with labels and statements: dates and numbers, then claims.
+        """Return QID → its one-hop facts with labels and statements: dates and numbers first, then claims to items.
 
-        Each part is by number of property; an item that the graph does not know says nothing. A date or number is that
-        of a statement, or of a direct claim where the graph has no statement of the property. Of the statements that
-        say one claim the smallest id is told, so that the answer is one whatever the order.
+        Each part is sorted by property number; an unknown item has no facts. A date or number comes from a statement,
+        or from a direct claim if the graph has no statement with that property. If several statements make one claim,
+        the smallest id is returned, so that the result does not depend on order.
         """
         self._check_language(language)
         asked = list(dict.fromkeys(Qid(qid) for qid in qids))
@@ -257,7 +256,7 @@ class Graph(AbstractContextManager["Graph"]):
 
     def find_item_paths(self, subjects: Ints, objects: Ints, options: PathOptions) -> FoundPaths:
         """Find the paths between items; see core.paths.PathFinder."""
-        # what is compiled takes half a second to load: look-ups do without
+        # compiled kernels take half a second to load, and look-ups do not need them
         from factmill.tasks.graph.paths import find_item_paths
 
         return find_item_paths(self.arrays, subjects, objects, options)
@@ -275,18 +274,18 @@ class Graph(AbstractContextManager["Graph"]):
         return find_literal_paths(self.arrays, self.read_literals, subjects, objects, properties, options)
 
     def read_literals(self, ids: Ints) -> pa.Table:
-        """Return the rows of table `literals` with these ids, which ascend, in their order."""
+        """Return the rows of table `literals` with these ascending ids, in order."""
         if (rows := self.arrays.read_literals(ids)) is not None:
             return rows
         with self._connect({"keys": pa.table({"id": ids})}) as cursor:
             return cursor.sql(_LITERALS).to_arrow_table()
 
     def list_facts(self, pid: str, after: str | None, limit: int) -> list[tuple[Qid, Qid]]:
-        """Return (subject, object) of a property by number, of the first `limit` subjects behind `after`."""
+        """Return a property's (subject, object) pairs by number, for the first `limit` subjects after `after`."""
         number, start = id_number(pid), id_number(after) if after else 0
         if number > _HIGHEST_PROPERTY or start >= _HIGHEST_ITEM:
             return []
-        # the rows of `limit` subjects are not known beforehand: ask for more until one subject more is in sight
+        # the row count of `limit` subjects is unknown: query more rows until one further subject appears
         rows = limit * _FACTS_A_SUBJECT + 1
         while True:
             facts = self.query(_FACTS, {}, property=number, after=start, rows=rows)
@@ -297,7 +296,7 @@ class Graph(AbstractContextManager["Graph"]):
             rows *= 4
 
     def labels(self, ids: Iterable[str], language: str = "en") -> dict[str, str]:
-        """Return the labels of items and properties by id; ids without one are left out."""
+        """Return id → label of items and properties; ids without a label are left out."""
         self._check_language(language)
         found = {}
         asked = list(ids)
@@ -308,7 +307,7 @@ class Graph(AbstractContextManager["Graph"]):
         return found
 
     def aliases(self, qids: Iterable[str], language: str = "en") -> dict[Qid, list[str]]:
-        """Return the names of each item beside its label, sorted; an empty list for an item without any."""
+        """Return QID → its sorted aliases; may be empty."""
         self._check_language(language)
         numbers = {Qid(qid): id_number(qid) for qid in qids}
         texts: dict[int, list[str]] = defaultdict(list)
@@ -317,18 +316,18 @@ class Graph(AbstractContextManager["Graph"]):
         return {qid: sorted(texts[number]) for qid, number in numbers.items()}
 
     def degrees(self, qids: Iterable[str]) -> dict[Qid, Degree]:
-        """Return how many edges each item has; 0 and 0 for an item the graph does not know."""
+        """Return QID → its number of outgoing and incoming edges; 0 and 0 for an unknown item."""
         asked = list(dict.fromkeys(Qid(qid) for qid in qids))
         places = self.arrays.items.find_places(_read_numbers(asked))
         counts = (_measure_rows(rows, places)[1].tolist() for rows in (self.arrays.out, self.arrays.into))
         return {qid: Degree(out, into) for qid, out, into in zip(asked, *counts, strict=True)}
 
     def list_malformed(self, limit: int) -> list[Malformed]:
-        """Return the first lines that were set aside as malformed, by file and line number."""
+        """Return the first `limit` malformed lines, sorted by file and line number."""
         return [Malformed(*row) for row in self.query(_MALFORMED, {}, limit=limit)]
 
     def query(self, query: str, tables: Mapping[str, pa.Table], **parameters: Any) -> list[tuple[Any, ...]]:
-        """Return the rows of a query on the database `graph` and some tables, none when one of these is empty."""
+        """Return a query's rows from database `graph` joined with the given tables; none if one of these is empty."""
         if any(not len(table) for table in tables.values()):
             return []
         with self._connect(tables) as cursor:
@@ -336,7 +335,7 @@ class Graph(AbstractContextManager["Graph"]):
 
     @contextmanager
     def _connect(self, tables: Mapping[str, pa.Table]) -> Iterator[duckdb.DuckDBPyConnection]:
-        """Yield a cursor that sees the database and some tables."""
+        """Yield a cursor on the database with the given tables registered."""
         try:
             with self._lock:
                 cursor = self._connection.cursor()
@@ -354,14 +353,14 @@ class Graph(AbstractContextManager["Graph"]):
             raise GraphError(problem)
 
     def find_language_problem(self, language: str) -> str | None:
-        """Return why a language cannot be asked for, or None."""
+        """Return an error message if a language was not loaded, else None."""
         if language in self.manifest.languages:
             return None
         return f"graph {self.manifest.name} was loaded in {', '.join(self.manifest.languages)}, not in {language}"
 
 
 def _speak(language: str) -> dict[str, str]:
-    """Return the parameters of a query for texts: a name that stands in all languages is used where one has none."""
+    """Return a text query's parameters: the language, and the tag of names valid in all languages as fallback."""
     return {"language": language, "any_language": ANY_LANGUAGE}
 
 
@@ -371,23 +370,23 @@ def _item_keys(numbers: Iterable[int]) -> dict[str, pa.Table]:
 
 
 class _Edges(NamedTuple):
-    """Claims of several items, row by row."""
+    """Claims of several items, one entry per claim."""
 
     owners: Ints
-    """Position of the item in what was asked."""
+    """Position of the item among those requested."""
     properties: Ints
-    """Places of the properties."""
+    """Place of the property."""
     others: Ints
-    """Places of the items at the other end."""
+    """Place of the item at the other end."""
 
 
 def _read_numbers(ids: Iterable[str]) -> Ints:
-    """Return the numbers of ids; -1, which nothing has, for those beyond what a graph can hold."""
+    """Parse ids into numbers; -1, which no item has, for numbers beyond a graph's range."""
     return np.array([number if number <= _HIGHEST_ITEM else -1 for number in map(id_number, ids)], np.int64)
 
 
 def _measure_rows(rows: Rows, places: Ints) -> tuple[Ints, Ints]:
-    """Return where each item's row begins and how long it is; empty for a place of -1."""
+    """Return each item's row start and length; length 0 for a place of -1."""
     if len(rows.offsets) == 1:
         return np.zeros_like(places), np.zeros_like(places)
     known = np.maximum(places, 0)
@@ -396,7 +395,7 @@ def _measure_rows(rows: Rows, places: Ints) -> tuple[Ints, Ints]:
 
 
 def _gather_rows(rows: Rows, places: Ints) -> _Edges:
-    """Return the rows of the items at some places (-1: none), one after the other, each sorted by property."""
+    """Return the edges of the items at the given places (-1: none), concatenated, each item's sorted by property."""
     begins, counts = _measure_rows(rows, places)
     owners = np.repeat(np.arange(len(places)), counts)
     at = np.arange(len(owners)) + np.repeat(begins - np.cumsum(counts) + counts, counts)
@@ -406,7 +405,7 @@ def _gather_rows(rows: Rows, places: Ints) -> _Edges:
 
 
 def _name_edges(arrays: Arrays, edges: _Edges) -> list[tuple[int, Pid, Qid]]:
-    """Return the position of the owner, the property and the other item of each claim."""
+    """Return (position of the owner, PID, QID of the other item) of each claim."""
     pids, qids = arrays.properties[edges.properties].tolist(), arrays.items.numbers[edges.others].tolist()
     rows = zip(edges.owners.tolist(), pids, qids, strict=True)
     return [(owner, Pid(f"P{pid}"), Qid(f"Q{qid}")) for owner, pid, qid in rows]

@@ -1,8 +1,8 @@
-"""Finding paths in a local graph, for batches of pairs: MultiHal's path mining (paper, §2.2) without an endpoint.
+"""Find paths for batches of pairs in a local graph: MultiHal's path mining (paper, §2.2) without an endpoint.
 
-A batch is cut into chunks, which all cores walk at once (tasks/graph/walking.py); what they find is put together as
-Arrow tables in the forms of core/paths.py. The arrays alone decide on dates; of a number they hold a digest, so each
-hit is compared with what table `literals` says before it counts.
+A batch is split into chunks that all cores search in parallel (tasks/graph/walking.py); the results are combined into
+Arrow tables with the schemas of core/paths.py. The arrays suffice for dates; for numbers they hold a digest, so each
+hit is compared with table `literals` before it counts.
 """
 
 import os
@@ -22,24 +22,24 @@ from factmill.tasks.graph.walking import ITEM_COLUMNS, LITERAL_COLUMNS, Ground, 
 from factmill.tasks.text.values.literals import DAY, MONTH, YEAR, Date, Number, number_key
 
 ReadLiterals = Callable[[Ints], pa.Table]
-"""Ids of literals, ascending → their rows of table `literals`, in that order."""
+"""Ascending ids of literals → their rows of table `literals`, in that order."""
 
 _PAIRS_A_CHUNK = 1024
 _ROWS_A_CHUNK = 4096
 _NO_CAP = int(np.iinfo(np.int64).max)
 _STEPS, _PRECISIONS = np.array([10_000, 100, 1]), np.array([YEAR, MONTH, DAY], np.uint8)
-"""By what is given of a date, the year, the month too or all: how many keys it takes in, and its precision."""
+"""For a date given by year, by month and by day: the number of keys it covers, and its precision."""
 _HIGHEST_YEAR = 10**14
 _STATUSES = pa.array(["found", "none", "capped", "identical", "unknown_subject", "unknown_object"])
 _FOUND, _NONE, _CAPPED, _IDENTICAL, _UNKNOWN_SUBJECT, _UNKNOWN_OBJECT = range(6)
 
 
 def find_item_paths(arrays: Arrays, subjects: Ints, objects: Ints, options: PathOptions) -> FoundPaths:
-    """Find the paths between items, as core.paths.PathFinder says; about half a microsecond a pair and core."""
+    """Find the paths between items (see core.paths.PathFinder), in about half a microsecond per pair and core."""
     _check_lengths(subjects, objects)
     ground, cap = Ground(arrays.out, arrays.into, _flag(arrays, options.ignored)), _cap(options)
     starts, ends = arrays.items.find_places(subjects), arrays.items.find_places(objects)
-    # neighbours share pages, which may have to come from disk
+    # neighbouring rows share pages, which may have to be read from disk
     order = np.lexsort((ends, starts))
     sorted_starts, sorted_ends = starts[order], ends[order]
     totals = np.zeros(len(starts), np.int64)
@@ -67,7 +67,7 @@ def find_item_paths(arrays: Arrays, subjects: Ints, objects: Ints, options: Path
 
 @dataclass(frozen=True, slots=True)
 class _Search:
-    """A batch of literals that are looked for."""
+    """A batch of literals to search for."""
 
     arrays: Arrays
     read_literals: ReadLiterals
@@ -76,7 +76,7 @@ class _Search:
     """Place of each pair's subject."""
     sought: Sought
     numbers: pa.Table | None
-    """`number` and `unit` of each pair; None when dates are looked for."""
+    """`number` and `unit` of each pair; None for a batch of dates."""
     cap: int
 
 
@@ -88,7 +88,7 @@ def find_literal_paths(
     properties: frozenset[int],
     options: PathOptions,
 ) -> FoundPaths:
-    """Find the paths from items to dates, or to numbers, as core.paths.PathFinder says."""
+    """Find the paths from items to dates or to numbers (see core.paths.PathFinder)."""
     _check_lengths(subjects, objects)
     numbers = _list_numbers(objects)
     counted = _flag(arrays, properties) & ~_flag(arrays, options.ignored)
@@ -101,10 +101,10 @@ def find_literal_paths(
         numbers,
         _cap(options),
     )
-    # neighbours share pages, which may have to come from disk; paths get the order of their pairs below
+    # neighbouring rows share pages, which may have to be read from disk; paths are sorted by pair below
     nearby = np.argsort(search.starts, kind="stable")
     one_hop, direct = _find_at(search, 1, nearby)
-    # decided only now: a hit may have turned out to be another number, or one in another unit
+    # decided only now: a hit may have proved to be another number, or one in another unit
     left = nearby if options.all_hops else nearby[direct == 0]
     two_hops, further = _find_at(search, 2, left)
     totals = np.zeros(len(subjects), np.int64)
@@ -119,10 +119,10 @@ def find_literal_paths(
 
 
 def prepare_kernels() -> None:
-    """Compile what walks a graph, some ten seconds the first time, so that no user has to wait for it.
+    """Compile the path kernels in advance, so that no user has to wait; takes some ten seconds the first time.
 
-    The result is kept beside the code or, where that cannot be written, in the user's cache; until the code changes,
-    later calls take half a second, once a process.
+    The result is cached next to the code or, if that is not writable, in the user's cache. Until the code changes, a
+    later process needs half a second.
     """
     arrays, unknown = make_empty_arrays(), np.ones(1, np.int64)
     find_item_paths(arrays, unknown, unknown, PathOptions())
@@ -130,7 +130,7 @@ def prepare_kernels() -> None:
 
 
 def _find_at(search: _Search, hops: int, pairs: Ints) -> tuple[pa.Table, Ints]:
-    """Return the paths of some pairs at one number of hops, of each at most the cap, and how many each has."""
+    """Return some pairs' paths with `hops` hops (dates: at most the cap per pair), and each pair's total number."""
     totals, starts = np.zeros(len(pairs), np.int64), search.starts[pairs]
     cap = search.cap if search.numbers is None else _NO_CAP
     lowest, highest, precisions, properties = search.sought
@@ -155,7 +155,7 @@ def _find_at(search: _Search, hops: int, pairs: Ints) -> tuple[pa.Table, Ints]:
 
 
 def _list_literal_paths(arrays: Arrays, hops: int, pairs: Ints, found: Table, literals: pa.Table) -> pa.Table:
-    """Return rows of LITERAL_PATHS."""
+    """Return the paths as a table with the schema LITERAL_PATHS."""
     own = literals["property"]
     if hops == 1:
         middle, first, second = pa.nulls(len(pairs), pa.int64()), own, pa.nulls(len(pairs), pa.int32())
@@ -173,17 +173,17 @@ def _list_literal_paths(arrays: Arrays, hops: int, pairs: Ints, found: Table, li
 
 
 def _fit_numbers(literals: pa.Table, wanted: pa.Table) -> npt.NDArray[np.bool_]:
-    """Return where a literal is the number that is wanted, row by row; see text.values.literals.Number.fits."""
+    """Return row by row whether a literal is the wanted number; see text.values.literals.Number.fits."""
     same_number = pc.equal(literals["number"], wanted["number"])
     same_unit = pc.or_kleene(pc.is_null(wanted["unit"]), pc.equal(literals["unit"], wanted["unit"]))
     return pc.fill_null(pc.and_kleene(same_number, same_unit), False).to_numpy(zero_copy_only=False)
 
 
 def _walk_chunks(walk: Callable[[int, int, Table], tuple[int, int]], width: int, totals: Ints, cap: int) -> Table:
-    """Return the rows that `walk` writes for all pairs, in order.
+    """Run `walk` over all pairs in parallel chunks; return the rows that it writes, in order.
 
-    `walk` takes the first and last of some pairs and a table to write into; it returns the first pair that did not fit
-    into it, whose number of paths stands in `totals`, and how many rows it wrote.
+    `walk` takes a range of pairs (first, last) and a table to write into. It returns the first pair that did not fit,
+    whose number of paths is in `totals`, and the number of rows it wrote.
     """
 
     def walk_chunk(first: int) -> list[Table]:
@@ -210,7 +210,7 @@ def _walk_chunks(walk: Callable[[int, int, Table], tuple[int, int]], width: int,
 
 
 def _put_back(found: Table, totals: Ints, order: Ints, cap: int) -> tuple[Table, Ints]:
-    """Return the rows that were found for pairs in some order, and how many each pair has, in the order asked for."""
+    """Return rows and totals, found for pairs sorted by `order`, in the pairs' original order."""
     kept = np.minimum(totals, cap)
     place = np.argsort(order)
     counts, begins = kept[place], (np.cumsum(kept) - kept)[place]
@@ -221,7 +221,7 @@ def _put_back(found: Table, totals: Ints, order: Ints, cap: int) -> tuple[Table,
 
 
 def _flag(arrays: Arrays, properties: frozenset[int]) -> npt.NDArray[np.bool_]:
-    """Return by place whether a property is one of these numbers."""
+    """Return for each property's place whether its number is among these."""
     return np.isin(arrays.properties, np.array(sorted(properties), np.int64))
 
 
@@ -230,7 +230,7 @@ def _cap(options: PathOptions) -> int:
 
 
 def _seek(objects: Sequence[Date] | Sequence[Number], properties: npt.NDArray[np.bool_]) -> Sought:
-    """Return which keys and precisions are those of the dates, or numbers; see Date.fits, Number.fits."""
+    """Return the key ranges and precisions that match the dates or numbers; see Date.fits, Number.fits."""
     if objects and isinstance(objects[0], Number):
         keys = np.array([number_key(cast(Number, each).number) for each in objects], np.int64)
         return Sought(keys, keys, np.zeros(len(keys), np.uint8), properties)
@@ -238,7 +238,7 @@ def _seek(objects: Sequence[Date] | Sequence[Number], properties: npt.NDArray[np
     months = np.array([-1 if each.month is None else each.month for each in dates], np.int64)
     days = np.array([-1 if each.day is None else each.day for each in dates], np.int64)
     kinds = np.where(months < 0, 0, np.where(days < 0, 1, 2))
-    # no value is further away than the highest year, and no key could be
+    # no value lies beyond the highest year, and no key could
     is_near = np.array([abs(each.year) <= _HIGHEST_YEAR for each in dates], np.bool_)
     years = np.array([each.year if near else 0 for each, near in zip(dates, is_near.tolist(), strict=True)], np.int64)
     steps = _STEPS[kinds]
@@ -263,7 +263,7 @@ def _list_numbers(objects: Sequence[Date] | Sequence[Number]) -> pa.Table | None
 
 
 def _list_pairs(totals: Ints, cap: int, outcomes: Sequence[tuple[npt.NDArray[np.bool_], int]]) -> pa.Table:
-    """Return rows of PAIRS; the first outcome that a pair has is its status, else what the totals say."""
+    """Return a table with the schema PAIRS; a pair's status is its first true outcome, else follows from its total."""
     kept = np.minimum(totals, cap)
     conditions = [*(condition for condition, _ in outcomes), totals > cap, totals > 0]
     statuses = np.select(conditions, [*(status for _, status in outcomes), _CAPPED, _FOUND], _NONE)

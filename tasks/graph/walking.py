@@ -1,19 +1,19 @@
-"""Walking the arrays of a graph, compiled by numba: the inner loops of path finding (tasks/graph/paths.py).
+"""Path-finding kernels over a graph's arrays, compiled by numba: the inner loops of tasks/graph/paths.py.
 
-A kernel answers a range of pairs and holds no lock of Python's, so that several threads walk at once. It writes into a
-table that is given, in the order of core/paths.py without sorting, since rows are sorted by item and property. When a
-pair's paths do not fit into the table, it stops at that pair.
+A kernel handles a range of pairs and releases Python's global lock, so threads run in parallel. It writes into a given
+table, in the order of core/paths.py without sorting, since the arrays' rows are sorted by item and property. If a
+pair's paths do not fit into the table, the kernel stops at that pair.
 
-Two hops from a start to an end meet in an item that both the row of what leaves the start and the row of what leads to
-the end hold. Rows of like length are merged. Where one is much longer, as the millions of claims that lead to a hub,
-only the shorter is read and each of its items looked up; so no hub is ever read through.
+A two-hop path passes through an item that is both in the start's outgoing row and in the end's incoming row. Rows of
+similar length are merged. If one is much longer, as the millions of claims that lead to a hub, only the shorter is read
+and each of its items searched for; so a hub's row is never read through.
 
-A helper takes how many paths of the pair there are so far, `total`, writes each further one as row `at + total` if that
-is below the `room` there is, and returns the new total.
+A helper takes the pair's number of paths so far, `total`, writes each further one as row `at + total` if `total` is
+below `room`, and returns the new total.
 
-Waiting for memory would take most of the time, so what the next pairs will need is read ahead, all at once
-(`_touch_rows`). Helpers take arrays one by one: for one that is taken out of a tuple numba counts references, which costs
-more than what most helpers do, and more still when threads do it at once.
+Waiting for memory would take most of the time, so the rows of the next pairs are prefetched together (`_touch_rows`).
+Helpers take arrays one by one: numba counts references to an array taken from a tuple, which costs more than most
+helpers' work, and even more across threads.
 """
 
 from typing import Any, NamedTuple
@@ -29,39 +29,39 @@ Column = npt.NDArray[np.integer[Any]]
 Table = npt.NDArray[np.int64]
 
 _PAIRS_AHEAD = 32
-# a step of a merge costs about a sixteenth of looking an item up in another row
+# a merge step costs about a sixteenth of searching for an item in another row
 _MERGED_STEPS = 16
-# fewer keys lie in one or two lines of memory: reading them all is as quick
+# fewer keys fit into one or two cache lines: reading them all is as fast
 _SEARCHED_LITERALS = 16
 
 ITEM_COLUMNS = 5
-"""Of what `walk_items` writes: pair, backward, and places of the middle (-1 at one hop) and of both properties."""
+"""Columns that `walk_items` writes: pair, backward, and places of the middle (-1 at one hop) and of both properties."""
 LITERAL_COLUMNS = 4
-"""Of what `walk_literals` writes: pair, places of the middle (-1 at one hop) and of the first property, literal."""
+"""Columns that `walk_literals` writes: pair, places of middle (-1 at one hop) and first property, literal."""
 
 
 class Ground(NamedTuple):
-    """What is walked on."""
+    """Edges in both directions, and the properties to ignore."""
 
     out: Rows
     into: Rows
     ignored: Flags
-    """By place of a property: True where no path may use it."""
+    """By property place: True if no path may use the property."""
 
 
 class Sought(NamedTuple):
-    """Literals that are looked for: by pair the least and the highest key, and the least precision."""
+    """Literals to search for: each pair's lowest and highest key, and lowest precision."""
 
     lowest: Ints
     highest: Ints
     precisions: npt.NDArray[np.uint8]
     properties: Flags
-    """By place of a property: True where its values count."""
+    """By property place: True if the property's values count."""
 
 
 @inline
 def _find_first(values: Column, begin: int, end: int, wanted: int) -> int:
-    """Return where in the ascending values[begin:end] the first lies that is not below the wanted one."""
+    """Return the position of the first value in ascending values[begin:end] that is not below `wanted`."""
     while begin < end:
         middle = (begin + end) >> 1
         if values[middle] < wanted:
@@ -73,7 +73,7 @@ def _find_first(values: Column, begin: int, end: int, wanted: int) -> int:
 
 @inline
 def _skip_to(values: Column, begin: int, end: int, wanted: int) -> int:
-    """Do as `_find_first` does, in ever longer steps: quick when what is wanted is near."""
+    """Return the same as `_find_first`, by steps of growing length: fast if the position is near `begin`."""
     step = 1
     while begin + step <= end and values[begin + step - 1] < wanted:
         begin += step
@@ -83,7 +83,7 @@ def _skip_to(values: Column, begin: int, end: int, wanted: int) -> int:
 
 @inline
 def _find_run_end(values: Column, begin: int, end: int) -> int:
-    """Return where the values that equal values[begin] end."""
+    """Return the end of the run of values that equal values[begin]."""
     value = values[begin]
     begin += 1
     while begin < end and values[begin] == value:
@@ -96,7 +96,7 @@ def _touch_rows(
     out_offsets: Ints, out_items: Column, in_offsets: Ints, in_items: Column,
     subjects: Ints, objects: Ints, first: int, last: int,
 ) -> int:  # fmt: skip
-    """Read the beginnings of all rows of some pairs, none waiting for another; the sum only makes sure that they are."""
+    """Prefetch the starts of some pairs' rows by independent reads; the returned sum keeps numba from dropping them."""
     total, end = 0, len(out_items) - 1
     if end < 0:
         return 0
@@ -117,7 +117,7 @@ def _walk_one_hop(
     items: Column, properties: Column, edge: int, stop: int, other: int,
     ignored: Flags, found: Table, at: int, room: int, total: int,
 ) -> int:  # fmt: skip
-    """Write the claims of a row that lead to, or come from, the other item."""
+    """Write a row's claims to, or from, the item `other`."""
     edge = _find_first(items, edge, stop, other)
     while edge < stop and items[edge] == other:
         if not ignored[properties[edge]]:
@@ -135,7 +135,7 @@ def _join_hops(
     properties_1: Column, begin_1: int, end_1: int, properties_2: Column, begin_2: int, end_2: int, middle: int,
     ignored: Flags, found: Table, at: int, room: int, total: int,
 ) -> int:  # fmt: skip
-    """Write each first hop to a middle with each second hop from it."""
+    """Write every combination of a first hop to a middle item and a second hop from it."""
     for first in range(begin_1, end_1):
         if ignored[properties_1[first]]:
             continue
@@ -156,7 +156,7 @@ def _merge_rows(
     items_2: Column, properties_2: Column, second: int, end_2: int,
     ignored: Flags, found: Table, at: int, room: int, total: int,
 ) -> int:  # fmt: skip
-    """Write the paths through all items that both rows hold."""
+    """Write the paths through all items common to both rows, by merging them."""
     while first < end_1 and second < end_2:
         middle, other = items_1[first], items_2[second]
         if middle < other:
@@ -177,7 +177,7 @@ def _look_up_end(
     offsets: Column, items: Column, properties: Column, first: int, end_1: int, end: int,
     ignored: Flags, found: Table, at: int, room: int, total: int,
 ) -> int:  # fmt: skip
-    """Write the paths from a row of first hops to an end that is a hub: it is looked for in what leaves each middle."""
+    """Write the paths from a row of first hops to a hub, by searching each middle item's outgoing row for it."""
     while first < end_1:
         middle = items[first]
         stop = offsets[middle + 1]
@@ -196,10 +196,10 @@ def walk_items(
     ground: Ground, subjects: Ints, objects: Ints, first: int, last: int, all_hops: bool, most_paths: int,
     found: Table, totals: Ints,
 ) -> tuple[int, int, int]:  # fmt: skip
-    """Find the paths between items, given by place (-1 for none), for the pairs from `first` up to `last`.
+    """Write the paths between items, given by place (-1: unknown), of the pairs from `first` up to `last`.
 
-    Returns the first pair that did not fit (`last` when all did), how many rows are written, and a number without
-    meaning. `totals` receives the number of paths of each pair, also of the one that did not fit.
+    Returns the first pair that did not fit (`last` if all did), the number of rows written, and a meaningless number.
+    `totals` receives each pair's number of paths, including that of the pair that did not fit.
     """
     out_offsets, out_items, out_properties = ground.out
     in_offsets, in_items, in_properties = ground.into
@@ -219,7 +219,7 @@ def walk_items(
                     begin_1, end_1 = out_offsets[start], out_offsets[start + 1]
                     begin_2, end_2 = in_offsets[end], in_offsets[end + 1]
                     row = written + min(total, room)
-                    # told apart here: in a helper of helpers numba would count references again
+                    # distinguished here: numba would count references again in a helper that calls helpers
                     if hops == 1 and end_1 - begin_1 <= end_2 - begin_2:
                         total = _walk_one_hop(
                             out_items, out_properties, begin_1, end_1, end, ignored, found, written, room, total
@@ -251,7 +251,7 @@ def walk_items(
 
 @inline
 def _find_ordered(keys: Ints, order: Column, row: int, begin: int, end: int, wanted: int) -> int:
-    """Return where in the order of a row's keys, from `begin` to `end`, the first lies that is not below the wanted one."""
+    """Return the position in a row's `order`, from `begin` to `end`, of the first key that is not below `wanted`."""
     while begin < end:
         middle = (begin + end) >> 1
         if keys[row + order[middle]] < wanted:
@@ -267,7 +267,7 @@ def _find_literals(
     lowest: int, highest: int, precision: int, counted: Flags, ignored: Flags,
     pair: int, middle: int, first_hop: int, found: Table, at: int, room: int, total: int,
 ) -> int:  # fmt: skip
-    """Write those literals of a row that are sought: of a long row with an order only those with such a key are read."""
+    """Write a row's matching literals; in a long row with an order, only the matching keys are read."""
     is_ordered = end - begin >= _SEARCHED_LITERALS and len(order) > 0
     first, last = begin, end
     if is_ordered:
@@ -276,7 +276,7 @@ def _find_literals(
             return total
         last = _find_ordered(keys, order, begin, first, end, highest + 1)
         if keys[begin + order[first]] != keys[begin + order[last - 1]]:
-            # paths stand in the order of literals, and only those of one key do so here
+            # paths are in literal order, and the key order agrees with it only within one key
             is_ordered, first, last = False, begin, end
     for place in range(first, last):
         literal = begin + order[place] if is_ordered else place
@@ -298,7 +298,7 @@ def _touch_literals(
     out_offsets: Ints, out_items: Column, starts: Ints, keys: Column, order: Column,
     subjects: Ints, hops: int, first: int, last: int,
 ) -> int:  # fmt: skip
-    """Do as `_touch_rows` does with the beginnings of all literals that some pairs may end in, or where a search begins."""
+    """Prefetch the starts of some pairs' literal rows, and the middles of those to search; see `_touch_rows`."""
     total, end = 0, len(keys) - 1
     if end < 0:
         return 0
@@ -329,7 +329,7 @@ def walk_literals(
     ground: Ground, literals: Literals, sought: Sought, subjects: Ints, hops: int, first: int, last: int,
     most_paths: int, found: Table, totals: Ints,
 ) -> tuple[int, int, int]:  # fmt: skip
-    """Find the literals that are sought at one hop from items, or at two, as `walk_items` finds items."""
+    """Write the paths from items to matching literals at one hop or at two; see `walk_items`."""
     offsets, items, properties = ground.out
     starts, own, claims, keys, precisions, order = literals
     lowest, highest, least, counted = sought

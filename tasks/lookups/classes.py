@@ -1,4 +1,4 @@
-"""Which items are of a class, through the recorder: a look-up that several steps make."""
+"""Look up items' claims and their membership in a class, through the call cache."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -10,13 +10,13 @@ from factmill.tasks.engine.batches import Work
 
 INSTANCE_OF, SUBCLASS_OF = "P31", "P279"
 _LEVELS = 12
-"""So many steps of "subclass of" are climbed."""
+"""Largest number of "subclass of" steps followed."""
 
 
 def look_up_claims(
     work: Work, asked: Iterable[tuple[str, str]], pids: Iterable[str]
 ) -> tuple[dict[str, list[Neighbour]], dict[str, Reject]]:
-    """Return QID → its claims of some properties for every (row id, QID), and row id → Reject where they cannot be had."""
+    """Return QID → its claims with the given properties, for every (row id, QID), and row id → Reject on failure."""
     service, wanted = work.run.services.wikidata, sorted(set(pids))
     pairs = list(dict.fromkeys(asked))
     calls = {qid: call_neighbours(service.identity, qid, wanted) for qid in dict.fromkeys(qid for _, qid in pairs)}
@@ -26,10 +26,10 @@ def look_up_claims(
 def find_instances(
     work: Work, asked: Iterable[tuple[str, str]], class_qid: str
 ) -> tuple[dict[str, bool], dict[str, Reject]]:
-    """Return QID → whether it is of the class or a subclass, for every (row id, QID), and row id → what failed.
+    """Return QID → whether it is of the class or a subclass, for every (row id, QID), and row id → Reject on failure.
 
-    Humans are known by "instance of human" alone. In data whose items do not say what they are an instance of, an item
-    with a property that only people have (data/lists/person_properties.txt) counts as one.
+    For humans only "instance of human" counts. An item without any "instance of" counts as human if it has a property
+    that only people have (data/lists/person_properties.txt).
     """
     pairs = list(dict.fromkeys(asked))
     only_people = {f"P{number}" for number in load_properties("person_properties")} if class_qid == HUMAN else set()
@@ -50,7 +50,7 @@ def find_instances(
 def _climb(
     work: Work, asked: Iterable[tuple[str, str]], class_qid: str
 ) -> tuple[dict[str, set[str]], dict[str, Reject]]:
-    """Return class → those right above it, for these classes and all above them, and class → why those are not known."""
+    """Return class → its direct superclasses, for these classes and all above them, and class → Reject if unknown."""
     above: dict[str, set[str]] = {}
     unknown: dict[str, Reject] = {}
     rows: dict[str, str] = {each: row_id for row_id, each in asked}
@@ -70,7 +70,7 @@ def _climb(
 
 
 def _find_below(classes: set[str], above: Mapping[str, set[str]]) -> set[str]:
-    """Return these classes and all below them."""
+    """Return these classes and all their subclasses; `above`: class → its direct superclasses."""
     below = set(classes)
     while grown := {each for each, upper in above.items() if upper & below} - below:
         below |= grown

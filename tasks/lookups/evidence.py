@@ -1,13 +1,13 @@
-"""Articles as they stood at an epoch, and their whole text: what sub-answers rest on (FanOutQA, §3.1, Appendix B).
+"""Find Wikipedia articles as of an epoch, with their full text: evidence for sub-answers (FanOutQA, §3.1, Appendix B).
 
-A title is looked up as it was then, not as it is today. Wikipedia's redirects are followed as they are today, so where
-one was followed the history of the very title comes first: an article that has been merged since is still the evidence,
-and a redirect of that time leads to its target of that time. Only a title that had no page of its own then (the trace
-of a later move) takes the page that today's redirect leads to. A page that is an article today may have been a redirect
-at the epoch too; its rendered text says so, which is asked for anyway when answers are looked for.
+A title is resolved as of the epoch, not as of today. Wikipedia follows redirects as they are today; so if one was
+followed, the title's own history is checked first: an article merged since then is still the evidence, and a redirect
+of that time leads to its target of that time. Only a title that had no page then (left by a later move) takes the
+target of today's redirect. A page that is an article today may have been a redirect at the epoch; its rendered text
+shows that, and is needed anyway to look for answers.
 
-What was moved away and whose title another page has taken since is told as younger than the epoch: its history is under
-another title, and only the wiki's log of moves knows it.
+If a page was moved and another page has taken its title since, the title is reported as younger than the epoch: the
+history is under another title, which only the wiki's move log records.
 """
 
 from collections import defaultdict
@@ -32,44 +32,44 @@ from factmill.tasks.text.wikipedia_addresses import find_article_trouble, find_r
 
 K = TypeVar("K")
 MOST_REDIRECTS = 5
-"""Redirects of the epoch that are followed one after the other."""
+"""Largest number of successive redirects followed."""
 _GONE = ("nosuchrevid", "missingcontent", "permissiondenied", "cantundelete")
-"""Codes by which MediaWiki refuses a revision that is deleted or hidden for good."""
+"""MediaWiki's error codes for a revision that is permanently deleted or hidden."""
 
 _ARTICLES_KNOWN = 128
-"""Articles kept as they were read: those of a batch are looked into by several steps. Some MB each on a large wiki."""
+"""Number of cached articles, since several steps search a batch's articles; some MB each on a large wiki."""
 know_article = lru_cache(maxsize=_ARTICLES_KNOWN)(read_known_text)
-"""Reads an article's text for look-ups (text/values/answers.py), once for all that ask soon after each other."""
+"""Index an article's text for answer search (text/values/answers.py), cached."""
 
 
 @dataclass(frozen=True, slots=True)
 class PinnedArticle:
-    """An article as of the epoch."""
+    """An article's revision as of the epoch."""
 
     title: str
-    """The page's title today."""
+    """The page's present title."""
     pageid: int
     revid: int
     timestamp: str
-    """When the revision was made (ISO 8601, UTC)."""
+    """Time of the revision (ISO 8601, UTC)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unpinned:
-    """Why there is no article, or no text of it."""
+    """Why an article or its text is missing."""
 
     reason: str
     """evidence_missing, younger_than_epoch, invalid_title, redirect_loop or wikipedia_failed."""
     detail: str
     retryable: bool = False
-    """True when asking again later may help."""
+    """True for a transient failure."""
 
 
 def pin_articles(work: Work, asked: Iterable[tuple[str, str]], at: str) -> dict[str, PinnedArticle | Unpinned]:
-    """Return title as asked → the article it stood for at a moment (ISO 8601, UTC); `asked`: (row id, title).
+    """Return title → its article at the time `at` (ISO 8601, UTC), or why there is none; `asked`: (row id, title).
 
-    Spellings of one title are looked up once. Takes one call a title beside its text, and more where there are
-    redirects.
+    Spellings of one title are looked up once. Each title takes one call for the revision, one for its text, and more if
+    there are redirects.
     """
     spellings: dict[str, str] = {}
     rows: dict[str, list[str]] = defaultdict(list)
@@ -86,10 +86,10 @@ def pin_articles(work: Work, asked: Iterable[tuple[str, str]], at: str) -> dict[
 
 
 def load_article_texts(work: Work, asked: Iterable[tuple[str, int]]) -> dict[int, str | Unpinned]:
-    """Return revision id → text of the article then; `asked`: (row id, revision id).
+    """Return revision id → the article's text; `asked`: (row id, revision id).
 
-    Headings, paragraphs, items of lists, captions and cells of tables are parted by blank lines. A revision that cannot
-    be had, or that shows no text, is an Unpinned.
+    Blank lines separate headings, paragraphs, list items, captions and table cells. A revision that is unavailable or
+    has no text gives an Unpinned.
     """
     rows: dict[int, list[str]] = defaultdict(list)
     for row_id, revid in asked:
@@ -108,7 +108,7 @@ def _read_text(revid: int, reply: Reply) -> str | Unpinned:
 
 
 def _join_sections(article: Article) -> str:
-    """Return the text with its headings, each once, before what stands below it."""
+    """Return the article's text with each heading once, before its content."""
     pieces: list[str] = []
     above: tuple[str, ...] = ()
     for section in article.sections:
@@ -121,14 +121,14 @@ def _join_sections(article: Article) -> str:
 
 @dataclass(slots=True)
 class _Search:
-    """Titles on their way to articles, each with the redirects it has been led along."""
+    """Step-by-step resolution of titles to articles, with the redirects followed so far."""
 
     work: Work
     at: str
     rows: Mapping[str, list[str]]
-    """Title, spelled as MediaWiki does → rows that need it."""
+    """Title in MediaWiki's spelling → rows that need it."""
     trails: dict[str, list[str]] = field(default_factory=dict)
-    """Titles that are still open → titles on the way, the last one is to be looked at."""
+    """Unresolved title → titles followed so far; the last one is to be looked up."""
     found: dict[str, PinnedArticle | Unpinned] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -139,14 +139,14 @@ class _Search:
                 self.trails[title] = [title]
 
     def take_step(self) -> None:
-        """Look at the last title of every trail: settle it, or go on to where it led at the epoch."""
+        """Look up the last title of every trail; finish the trail, or extend it by the redirect target at the epoch."""
         today = self._date(self.trails, follow=True)
         own = self._date([title for title in today if _is_redirected(today[title])], follow=False)
         then = {title: each for title, each in own.items() if isinstance(each, Revision) and each.revid is not None}
         failed = {title: each for title, each in own.items() if isinstance(each, Unpinned)}
         chosen = {**today, **failed, **then}
         targets = self._find_targets(chosen)
-        # after pages have changed places, a title has the history of a redirect to itself: today's redirect is right
+        # after pages were swapped, a title's history is that of a redirect to itself: today's redirect is right
         swapped = {title: today[title] for title in then if targets[title] == self.trails[title][-1]}
         chosen |= swapped
         targets |= self._find_targets(swapped)
@@ -199,7 +199,7 @@ class _Search:
         }
 
     def _find_targets(self, revisions: Mapping[str, Revision | Unpinned]) -> dict[str, str | Unpinned | None]:
-        """Return where the revisions lead to; None for an article, Unpinned where the text cannot be had."""
+        """Return title → its revision's redirect target; None for an article, Unpinned if the text is unavailable."""
         service = self.work.run.services.wikipedia
         revids = {
             title: each.revid
@@ -217,7 +217,7 @@ class _Search:
 
 
 def _refuse_end(asked: str, title: str) -> str | None:
-    """Return why a title is not what was asked for: an article leads to articles, another page to any."""
+    """Return why `title` is no valid target for `asked`, or None: an article leads to articles, another page to any."""
     return find_title_trouble(title) if find_article_trouble(asked) else find_article_trouble(title)
 
 
@@ -228,7 +228,7 @@ def _is_redirected(revision: Revision | Unpinned) -> bool:
 
 
 def _ask(work: Work, rows: Mapping[K, list[str]], calls: Mapping[K, Call]) -> Iterator[tuple[K, Reply]]:
-    """Put a call for every key, on behalf of all rows that need it, and yield the replies."""
+    """Send a call for every key, on behalf of all rows that need it; yield (key, reply)."""
     pairs = ((row_id, call) for key, call in calls.items() for row_id in rows[key])
     records = work.call(work.run.services.wikipedia, pairs) if calls else {}
     return ((key, records[call.key].reply()) for key, call in calls.items())

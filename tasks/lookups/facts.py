@@ -1,4 +1,4 @@
-"""Facts from a world's Wikidata, through the recorder: of a relation, and around items; look-ups that several flows make."""
+"""Look up facts of a relation and around items in a world's Wikidata, through the call cache."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -14,43 +14,43 @@ from factmill.tasks.lookups.classes import look_up_claims
 from factmill.tasks.lookups.labels import look_up_aliases, look_up_names
 
 FACTS_PAGE = 5000
-"""Subjects a page."""
+"""Largest number of subjects per page."""
 Namer = Callable[[Work, Iterable[tuple[str, str]]], tuple[Mapping[str, str | None], Mapping[str, Reject]]]
-"""(Row id, QID) → QID → its name, and row id → Reject where it cannot be had."""
+"""Function from (row id, QID) pairs to QID → its name, and row id → Reject on failure."""
 
 
 @dataclass(frozen=True, slots=True)
 class TakenFact:
-    """A fact of the graph, taken as a row of a batch."""
+    """A fact with the names of its items, as a row of a batch."""
 
     id: str
     """Id of the row: relation, subject and value."""
     number: int
-    """Place among the relation's facts, from 1 on."""
+    """Position among the relation's facts, from 1."""
     subject: str
     relation: str
     value: str
     subject_name: str | None
     value_name: str | None
     aliases: tuple[str, ...]
-    """Other names of the value, sorted, where they were asked for; then those of other values that it stands for."""
+    """Other names of the value, sorted, if requested; then names of other values that were merged into it."""
     values: tuple[str, ...]
-    """The value, then those of the subject's other facts that it stands for."""
+    """The value, then values of the subject's other facts that were merged into it."""
     trouble: Reject | Merged | None
-    """What became of the row where it cannot be used: names that cannot be had or are missing, several values."""
+    """Outcome of an unusable row: names are missing or could not be looked up, or there are several values."""
 
     @property
     def answers(self) -> tuple[str, ...]:
-        """All names of the values, the label of the first one first."""
+        """All names of the values, starting with the first value's label."""
         return tuple(dict.fromkeys([*filter(None, [self.value_name]), *self.aliases]))
 
 
 def look_up_around(
     work: Work, asked: Iterable[tuple[str, str]], pids: Iterable[str], hops: int
 ) -> tuple[dict[str, list[Neighbour]], dict[str, Reject]]:
-    """Return QID → its claims of some properties, for every (row id, QID) and all that these lead to in so many hops.
+    """Return QID → its claims with the given properties, for every (row id, QID) and the items reached in `hops` steps.
 
-    Also row id → Reject where they cannot be had.
+    Also returns row id → Reject for failed look-ups.
     """
     wanted = list(pids)
     claims: dict[str, list[Neighbour]] = {}
@@ -67,14 +67,14 @@ def look_up_around(
 
 
 def look_up_item_facts(work: Work, asked: Iterable[tuple[str, str]]) -> tuple[dict[str, list[Fact]], dict[str, Reject]]:
-    """Return QID → what the item says in one hop, for every (row id, QID), and row id → Reject where the Wikidata failed."""
+    """Return QID → its one-hop facts, for every (row id, QID), and row id → Reject if Wikidata failed."""
     service = work.run.services.wikidata
     calls = ((row_id, qid, call_item_facts(service.identity, qid)) for row_id, qid in asked)
     return work.look_up(service, calls, read_facts)
 
 
 def list_facts(work: Work, relation: str, limit: int | None) -> list[tuple[str, str]]:
-    """Return a relation's facts (subject, value), page by page, up to a number of subjects; None: all."""
+    """Look up a relation's (subject, value) pairs page by page, of at most `limit` subjects (None: all)."""
     wikidata = work.run.services.wikidata
     facts: list[tuple[str, str]] = []
     after: str | None = None
@@ -104,12 +104,13 @@ def take_facts(
     aliases: bool = False,
     name: Namer = look_up_names,
 ) -> list[TakenFact]:
-    """Take a relation's facts as rows of a batch, each fact once, with the English names of subject and value.
+    """Load a relation's distinct facts as rows of a batch, with the English names of subject and value.
 
-    `limit`: subjects, at most; None: all. `several`: what becomes of a subject with several values: each is a fact (keep),
-    none is (reject, reason several_gold_answers), or the first with a name is, by number of the value, and the others are
-    merged into it: it has its own names alone (first), or those of all values (all). `aliases`: other names of values are looked up too. `name` looks up names. A fact with an item without a
-    name is rejected (item_without_label).
+    `limit`: largest number of subjects; None: all. `several`: handling of a subject with several values. `keep`: each
+    is a fact; `reject`: none is (reason several_gold_answers); `first` and `all`: the first named one, by number, is,
+    and the others are merged into it; with `first` it keeps only its own names, with `all` it gets those of all values.
+    `aliases`: also look up other names of values. `name`: looks up names. A fact with an unnamed item is rejected
+    (item_without_label).
     """
     pairs = list(dict.fromkeys(list_facts(work, relation, limit)))
     ids = {pair: f"{relation}-{pair[0]}-{pair[1]}" for pair in pairs}

@@ -1,4 +1,4 @@
-"""Labels of items and properties, and what else items are called, through the recorder: look-ups that several steps make."""
+"""Look up labels, descriptions and aliases of items and properties, through the call cache."""
 
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
@@ -24,7 +24,7 @@ V = TypeVar("V")
 def look_up_labels(
     work: Work, asked: Iterable[tuple[str, str]], language: str
 ) -> tuple[dict[str, str], dict[str, Reject]]:
-    """Return id → label of every (row id, item or property), and row id → Reject where its labels cannot be had."""
+    """Return id → label, for every (row id, id of an item or property), and row id → Reject for failed look-ups."""
     service = work.run.services.wikidata
     calls = ((row_id, each, call_label(service.identity, each, language)) for row_id, each in dict.fromkeys(asked))
     found, failed = work.look_up(service, calls, read_label)
@@ -32,17 +32,17 @@ def look_up_labels(
 
 
 def look_up_items(work: Work, asked: Iterable[tuple[str, str]]) -> tuple[dict[str, Description], dict[str, Reject]]:
-    """Return QID → English label, description and article for every (row id, QID), and row id → Reject where the Wikidata failed."""
+    """Return QID → English label, description and article, for every (row id, QID), and row id → Reject on failure."""
     return _look_up_items(work, asked, read_description)
 
 
 def look_up_names(work: Work, asked: Iterable[tuple[str, str]]) -> tuple[dict[str, str | None], dict[str, Reject]]:
-    """Return QID → English label or None likewise; the calls are those of `look_up_items`."""
+    """Return QID → English label or None, by the same calls as `look_up_items`, and row id → Reject on failure."""
     return _look_up_items(work, asked, lambda body: read_description(body).label)
 
 
 def look_up_aliases(work: Work, asked: Iterable[tuple[str, str]]) -> tuple[dict[str, list[str]], dict[str, Reject]]:
-    """Return QID → English names beside the label, sorted, for every (row id, QID), and row id → Reject where the Wikidata failed."""
+    """Return QID → sorted English aliases, for every (row id, QID), and row id → Reject on failure."""
     service = work.run.services.wikidata
     calls = ((row_id, qid, call_aliases(service.identity, qid)) for row_id, qid in asked)
     return work.look_up(service, calls, read_aliases)
@@ -51,7 +51,7 @@ def look_up_aliases(work: Work, asked: Iterable[tuple[str, str]]) -> tuple[dict[
 def look_up_bearers(
     work: Work, asked: Iterable[tuple[str, str]]
 ) -> tuple[dict[str, list[Candidate]], dict[str, Reject]]:
-    """Return name → items with exactly that English label or alias, for every (row id, name), and row id → Reject where the Wikidata failed."""
+    """Return name → items with that exact English label or alias, for every (row id, name), and row id → Reject on failure."""
     service = work.run.services.wikidata
     calls = ((row_id, name, call_find_items(service.identity, name)) for row_id, name in asked)
     return work.look_up(service, calls, read_candidates)

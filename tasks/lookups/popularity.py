@@ -1,4 +1,4 @@
-"""How popular items are: the page views of their English articles, through the recorder."""
+"""Look up items' popularity, as page views of their English articles, through the call cache."""
 
 from collections.abc import Iterable
 
@@ -13,7 +13,7 @@ def look_up_views(
 ) -> tuple[dict[str, int | None], dict[str, Reject]]:
     """Return title → views of the English article from day `first` to day `last` (YYYYMMDD), for every (row id, title).
 
-    The views are None for an article that the Pageviews API does not know. Also row id → Reject where it failed.
+    Views are None for an article unknown to the Pageviews API. Also returns row id → Reject if the API failed.
     """
     service = work.run.services.pageviews
     calls = ((row_id, title, call_pageviews(service.identity, title, first, last)) for row_id, title in asked)
@@ -23,9 +23,9 @@ def look_up_views(
 def look_up_popularity(
     work: Work, asked: Iterable[tuple[str, str]], first: str, last: str
 ) -> tuple[dict[str, int | None], dict[str, Reject]]:
-    """Return QID → views of the item's English article likewise, for every (row id, QID).
+    """Return QID → views of the item's English article, as `look_up_views`, for every (row id, QID).
 
-    The views are None too for an item without an article. Also row id → Reject where the Wikidata or the API failed.
+    Views are also None for an item without an article. Also returns row id → Reject if Wikidata or the API failed.
     """
     pairs = list(asked)
     items, failed = look_up_items(work, pairs)

@@ -1,4 +1,4 @@
-"""Questions made of facts by templates, and questions that say the same."""
+"""Make questions from facts by templates, and merge equal questions."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,25 +10,25 @@ from factmill.tasks.lookups.facts import TakenFact
 
 @dataclass(frozen=True, slots=True)
 class ReadQuestion:
-    """A question with its answer as a source has it: all of a relation are held until it is known which say the same."""
+    """A question with its answer as read from a source, before a relation's equal questions are merged."""
 
     id: str
-    """Id of the row that it came as."""
+    """Id of the row that it was read from."""
     relation: str
     question: str
     answer: str
     source_name: str
     source_row: int
     fact: TakenFact | None = None
-    """The fact that it was made of."""
+    """The fact that it was made from, if any."""
 
 
 def make_fact_questions(
     facts: Iterable[TakenFact], templates: Mapping[str, str], source: str
 ) -> Iterator[ReadQuestion | Reject | Merged]:
-    """Yield the question that its property's template makes of each fact, or what became of the fact.
+    """Yield each fact's question, made by its property's template, or the outcome of an unusable fact.
 
-    `templates`: PID → question with `[X]` in the place of the subject; `source`: name of the graph.
+    `templates`: PID → question with `[X]` for the subject; `source`: name of the graph.
     """
     for fact in facts:
         if fact.trouble:
@@ -41,17 +41,17 @@ def make_fact_questions(
 
 
 def question_id(relation: str, question: str, answers: Sequence[str]) -> str:
-    """Return a row's id: its relation and a digest of its content, so that ids stay when rows are added."""
+    """Make a row's id from its relation and a digest of its content, so that ids are stable when rows are added."""
     return f"{relation}-{digest_json([question, sorted(answers)])[:12]}"
 
 
 def unite_questions(
     read: Iterable[ReadQuestion | Reject | Merged], make: Callable[[ReadQuestion, str], Row]
 ) -> Iterator[Outcome]:
-    """Yield rows of questions that differ: what says the same is united, a question with several answers rejected.
+    """Yield the rows of distinct questions: equal ones are merged, and questions with different answers rejected.
 
-    A question is kept once, under its content's id (`make`: question and id → row); the first that asks it stands for it.
-    The reason of a question that different rows answer differently is several_gold_answers.
+    The first of equal questions is kept, under an id made from its content (`make`: question and id → row). The reject
+    reason of questions that rows answer differently is several_gold_answers.
     """
     asked: list[ReadQuestion] = []
     answers: dict[str, set[str]] = {}

@@ -1,4 +1,4 @@
-"""MultiHal as commands know it."""
+"""MultiHal's benchmark definition: options, stages, tables, audit questions and assets."""
 
 from collections.abc import Iterator
 
@@ -14,7 +14,7 @@ from factmill.tasks.multihal.params import MultiHalParams, lock_inputs
 
 
 def explain_row(row: MultiHalRow) -> Iterator[str]:
-    """Yield what a row says, as lines to read."""
+    """Yield a row's content as lines of text."""
     yield f"  source      {row.source_name}, row {row.source_row}, of {row.source_dataset} ({row.licence})"
     yield f"  question    {row.input}{f'   (translated by {row.translated_by})' if row.translated_by else ''}"
     yield f"  answer      {row.output}   ({row.answer_type})"

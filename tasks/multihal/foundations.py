@@ -1,4 +1,4 @@
-"""The first steps of MultiHal: rows of seven foundations, united, without refusals, with typed answers (paper §2, §2.1)."""
+"""First stages of MultiHal: read foundations, merge duplicates, drop refusals, classify answers (paper §2, §2.1)."""
 
 from prefect import task
 
@@ -14,12 +14,12 @@ from factmill.tasks.multihal.sources.foundations import FOUNDATIONS, RANKED
 from factmill.tasks.text.values.literals import Number
 
 SAME_ABOVE = 0.99
-"""Cosine above which two questions are one (§2.1)."""
+"""Cosine above which two questions are duplicates (§2.1)."""
 
 
 @task(cache_key_fn=batch_key, persist_result=True)
 def read_foundation(batch: Batch) -> Receipt:
-    """Read the rows of one foundation from its files (§2, Table 1)."""
+    """Read one foundation's rows from its files (§2, Table 1)."""
     work = work_on(batch)
     outcomes: list[Outcome] = []
     limit = work.inputs(MultiHalInputs).params.limit
@@ -33,10 +33,10 @@ def read_foundation(batch: Batch) -> Receipt:
 
 @task(cache_key_fn=batch_key, persist_result=True)
 def unite_duplicates(batch: Batch) -> Receipt:
-    """Unite questions that say the same: a cosine above the limit between their sentence embeddings (§2.1).
+    """Merge duplicate questions: those whose sentence embeddings have a cosine above the limit (§2.1).
 
-    Those that differ in a number, code or name, or rest on different passages, are two, unless the paper's rule was asked
-    for (`union`). DefAn's questions of university rankings differ in a year alone and are left as they are.
+    Questions that differ in a number, code or name, or rest on different passages, stay separate unless `union` asks
+    for the paper's rule. DefAn's questions about university rankings differ only in the year and are never merged.
     """
     work = work_on(batch)
     rows = work.rows(FoundationQuestion)
@@ -50,7 +50,7 @@ def unite_duplicates(batch: Batch) -> Receipt:
 
 @task(cache_key_fn=batch_key, persist_result=True)
 def type_answers(batch: Batch) -> Receipt:
-    """Drop refusals, and say what kind of thing each answer is and which value is looked for (§2.1, Appendix B)."""
+    """Drop refusals; classify each answer and extract the value to look for (§2.1, Appendix B)."""
     work = work_on(batch)
     refusals = read_refusals(load_list("refusals"))
     return work.finish((_type_answer(row, refusals) for row in work.rows(FoundationQuestion)), TypedQuestion)
@@ -67,7 +67,7 @@ def _type_answer(row: FoundationQuestion, refusals: frozenset[str]) -> Outcome:
         )
     unit = f"Q{value.unit}" if isinstance(value, Number) and value.unit else None
     looked_for = value.number if isinstance(value, Number) else value and str(value)
-    # united rows may have brought another's refusal along
+    # merged rows may contribute refusals
     others = [answer for answer in row.optional_output if not is_refusal(answer, refusals)]
     typed = row.replace(answer_type=settled.answer_type, optional_output=others)
     return typed.extend(TypedQuestion, looked_for=looked_for, looked_for_unit=unit)

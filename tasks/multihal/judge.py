@@ -1,4 +1,4 @@
-"""Steps in which the judge model chooses and scores paths (MultiHal, paper §2.3)."""
+"""MultiHal's judge stages: a model selects and scores paths (paper §2.3)."""
 
 from collections.abc import Sequence
 
@@ -29,7 +29,7 @@ SCORE_PROMPT = "multihal/score_path"
 
 @task(cache_key_fn=batch_key, persist_result=True)
 def select_paths(batch: Batch) -> Receipt:
-    """Choose at most ten paths of each question: two shuffled passes a round, three rounds, the rest by chance (§2.3)."""
+    """Select up to ten paths per question: three rounds of two shuffled passes, then random draws (§2.3)."""
     work = work_on(batch)
     rows = work.rows(MinedQuestion)
     choices = {row.id: open_choice(row.id, [format_path(path.labels) for path in row.paths]) for row in rows}
@@ -61,7 +61,7 @@ def _play_round(
 
 
 def _find_loss(answer: Answered[list[str]]) -> Reject | None:
-    """Return why the judge could not be asked; a reply that cannot be read is a pass that picks nothing."""
+    """Return why the judge's call failed, or None; an unreadable reply counts as a pass without picks."""
     lost = answer.read if isinstance(answer.read, Reject) else None
     return lost if lost and (lost.retryable or lost.reason not in UNREADABLE_KINDS) else None
 
@@ -92,13 +92,13 @@ def _close_choice(row: MinedQuestion, choice: Choice, dropped: list[DroppedPath]
 
 @task(cache_key_fn=batch_key, persist_result=True)
 def score_paths(batch: Batch) -> Receipt:
-    """Score each path from 1 to 5; the low ones are rejected with their score, one that cannot be read is unscored (§2.3)."""
+    """Score each path from 1 to 5; reject low scores (`low_score`) and unreadable replies (`unscored`) (§2.3)."""
     work = work_on(batch)
     prompt = load_prompt(SCORE_PROMPT)
     asked = []
     for row in work.rows_to_open(SelectedQuestion):
         for number, path in enumerate(row.paths):
-            # each path is a row of its own from here on
+            # from here on, each path is its own row
             path_id = f"{row.id}_{number}"
             work.take(path_id, path.model_dump_json())
             ask = ask_score(prompt, row.input, answers_of(row), format_path(path.labels))
@@ -136,5 +136,5 @@ def _scored(path_id: str, row: SelectedQuestion, path: ChosenPath, score: int, a
 
 
 def answers_of(row: MinedQuestion | SelectedQuestion) -> list[str]:
-    """Return the answers a judge is shown: the expected one and the others that are right."""
+    """Return the right answers shown to the judge: the expected one first, then the optional ones."""
     return list(dict.fromkeys([row.output, *row.optional_output]))

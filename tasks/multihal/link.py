@@ -1,8 +1,8 @@
-"""From questions to the items they name (MultiHal, paper §2.2, "Entity Matching from Text to Knowledge Graphs").
+"""Link names to Wikidata items (MultiHal, paper §2.2, "Entity Matching from Text to Knowledge Graphs").
 
-Two linkers give mentions of one form: `falcon` asks Falcon 2.0 and maps what it finds in DBpedia to Wikidata; `labels`
-takes every run of words that is a label or alias in the local graph. Addresses of English Wikipedia articles in a
-question's context are linked besides, whichever linker is used.
+Both linkers return mentions: `falcon` calls Falcon 2.0 and maps its DBpedia results to Wikidata; `labels` takes every
+run of words that is a label or alias in the local graph. With either linker, addresses of English Wikipedia articles in
+a question's context are linked too.
 """
 
 from collections import defaultdict
@@ -30,7 +30,7 @@ from factmill.tasks.multihal.core.rows import Link, LinkedQuestion, TypedQuestio
 from factmill.tasks.multihal.params import MultiHalInputs
 
 OPTIONAL_ANSWERS = 2
-"""So many of the other right answers are linked too (spec of the build; the paper links the expected answer)."""
+"""Number of optional answers linked too (spec of the build; the paper links the expected answer only)."""
 
 Found = dict[str, list[tuple[str, Mention]]]
 """Text → (linker, mention)."""
@@ -38,15 +38,15 @@ Found = dict[str, list[tuple[str, Mention]]]
 
 @dataclass(slots=True)
 class Missed:
-    """Names and addresses that no item was found for."""
+    """Names and addresses for which no item was found."""
 
     causes: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
-    """Row id → each with its cause."""
+    """Row id → names and addresses, each with its cause."""
     in_passing: set[str] = field(default_factory=set)
-    """Rows with a cause that may not come again: a service was down."""
+    """Rows with a transient cause: a service was down."""
 
     def note(self, row_id: str, cause: str, in_passing: bool = False) -> None:
-        """Note a miss."""
+        """Add a cause to a row."""
         self.causes[row_id].append(cause)
         if in_passing:
             self.in_passing.add(row_id)
@@ -54,7 +54,7 @@ class Missed:
 
 @task(cache_key_fn=batch_key, persist_result=True)
 def link_entities(batch: Batch) -> Receipt:
-    """Find the items that question, answers and context name, three candidates a name (§2.2)."""
+    """Link names in question, answers and context to items, up to three candidates per name (§2.2)."""
     work = work_on(batch)
     rows = work.rows(TypedQuestion)
     texts = [(row.id, text) for row in rows for text in (row.input, *_answers(row))]
@@ -68,7 +68,7 @@ def link_entities(batch: Batch) -> Receipt:
 
 
 def _answers(row: TypedQuestion) -> list[str]:
-    """Return the answers whose items are looked for; none where the answer is a value."""
+    """Return the answers to link to items; none where the answer is a value."""
     if row.answer_type != "other":
         return []
     return [row.output, *row.optional_output[:OPTIONAL_ANSWERS]]
@@ -86,7 +86,7 @@ def _link(row: TypedQuestion, found: Found, articles: Sequence[Link], missed: Mi
 
 
 def _follow_redirects(work: Work, outcomes: Sequence[Outcome]) -> list[Outcome]:
-    """Return the outcomes with each QID that redirects replaced by where it leads; local labels are of no such item."""
+    """Return the outcomes with redirecting QIDs replaced by their targets; links via local labels never redirect."""
     service = work.run.services.wikidata
     asked = [
         (row.id, link.qid, call_resolve_item(service.identity, link.qid))
@@ -122,7 +122,7 @@ def _links(mentions: Iterable[tuple[str, Mention]]) -> Iterator[Link]:
 
 
 def _unique(links: Iterable[Link]) -> list[Link]:
-    """Return the links with each item once, as it was found first."""
+    """Return the first link to each item, in order."""
     first: dict[str, Link] = {}
     for link in links:
         first.setdefault(link.qid, link)
@@ -173,7 +173,7 @@ def _mentions(links: Links, same: Mapping[str, str]) -> list[tuple[str, Mention]
 
 
 def _map_dbpedia(work: Work, resources: Sequence[tuple[str, str]], missed: Missed) -> dict[str, str]:
-    """Return DBpedia resource → QID; what has none is noted with the cause."""
+    """Return DBpedia resource → QID; add resources without one to `missed`, with the cause."""
     service = work.run.services.dbpedia
     calls = {uri: call_same_as(service.identity, uri) for _, uri in resources}
     records = work.call(service, ((row_id, calls[uri]) for row_id, uri in resources))
@@ -189,7 +189,7 @@ def _map_dbpedia(work: Work, resources: Sequence[tuple[str, str]], missed: Misse
 
 
 def _link_contexts(work: Work, rows: Sequence[TypedQuestion], missed: Missed) -> dict[str, list[Link]]:
-    """Return row id → the items of the English articles whose addresses stand in its context."""
+    """Return row id → links to the items of English Wikipedia articles whose addresses occur in its context."""
     service = work.run.services.wikipedia
     titles = [(row.id, *pair) for row in rows for pair in find_article_titles(row.context)]
     calls = {title: call_resolve_title(service.identity, title) for _, _, title in titles if title}

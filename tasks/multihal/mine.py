@@ -1,4 +1,4 @@
-"""From linked questions to labelled paths (MultiHal, paper §2.2, "Knowledge Graph Querying")."""
+"""Find and label the paths between linked items (MultiHal, paper §2.2, "Knowledge Graph Querying")."""
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
@@ -22,22 +22,22 @@ from factmill.tasks.multihal.params import MultiHalInputs
 from factmill.tasks.text.values.literals import Date, Number
 
 PROPERTY_LISTS = {"date": "time_properties", "numerical": "number_properties", "rank": "rank_properties"}
-"""Answer type → list of the properties whose values count (Appendix D)."""
+"""Answer type → name of the list of properties whose values count (Appendix D)."""
 
 
 @dataclass(slots=True)
 class Failed:
-    """Pairs that could not be searched."""
+    """Pairs whose search failed."""
 
     pairs: list[tuple[str, str, str, str]] = field(default_factory=list)
-    """Row id, subject, object, and why."""
+    """Row id, subject, object, cause."""
     in_passing: set[str] = field(default_factory=set)
-    """Rows with a failure that may not come again."""
+    """Rows with a transient failure."""
 
 
 @task(cache_key_fn=batch_key, persist_result=True)
 def mine_paths(batch: Batch) -> Receipt:
-    """Find the paths of up to two hops, in both directions, between the question's items and the answer's (§2.2)."""
+    """Find paths of one or two hops, in both directions, between a question's items and its answer's (§2.2)."""
     work = work_on(batch)
     rows = work.rows(LinkedQuestion)
     found: dict[str, list[Path]] = defaultdict(list)
@@ -50,7 +50,7 @@ def mine_paths(batch: Batch) -> Receipt:
         if pairs:
             _mine_kind(work, kind, pairs, found, totals, failed)
     outcomes = [_outcome(row, counts[row.id], found[row.id], totals[row.id], failed) for row in rows]
-    # failed pairs of rows that go on with the paths of others
+    # failed pairs of rows that continue with paths of other pairs
     going_on = {row.id for row in outcomes if isinstance(row, MinedQuestion)}
     dropped = (
         _drop(row_id, f"pair/{number}", [subject, target], "pair_failed", problem)
@@ -78,7 +78,7 @@ def _mine_kind(
         result = finder.find_item_paths(subjects, objects, options)
         told = list_path_ids(result.paths, subjects, objects)
     else:
-        # answers of one type are all looked for as values of one type
+        # all answers of one type are values of one type
         values = cast(list[Date] | list[Number], [target for _, _, target in pairs])
         result = finder.find_literal_paths(subjects, values, load_properties(PROPERTY_LISTS[kind]), options)
         told = list_path_ids(result.paths, subjects)
@@ -114,7 +114,7 @@ def _outcome(row: LinkedQuestion, pairs: int, paths: Sequence[Path], total: int,
 
 
 def _asker(work: Work, pairs: Sequence[Pair], failed: Failed) -> Callable[[Sequence[Call]], Sequence[Reply]]:
-    """Return what puts calls through the recorder, filed under the rows whose pairs they are about."""
+    """Return a function that sends calls through the call cache, on behalf of the rows whose pairs they concern."""
     rows: dict[tuple[str, str], list[str]] = defaultdict(list)
     for row_id, subject, target in pairs:
         rows[f"Q{subject}", _format_target(target)].append(row_id)
@@ -141,10 +141,10 @@ def _format_target(target: Target) -> str:
 
 @task(cache_key_fn=batch_key, persist_result=True)
 def label_paths(batch: Batch) -> Receipt:
-    """Put English labels to the parts of every path (§2.2).
+    """Add English labels to the parts of every path (§2.2).
 
-    A path with a part that has no label, or none in words, is dropped, and one whose two ends have the same label unless
-    the build keeps them (`keep_ends_alike`).
+    Drops a path with a part that has no label or a label without words. Also drops a path whose two ends have the same
+    label, unless the build sets `keep_ends_alike`.
     """
     work = work_on(batch)
     keeps_alike = work.inputs(MultiHalInputs).params.keep_ends_alike
@@ -166,14 +166,14 @@ def label_paths(batch: Batch) -> Receipt:
             elif wordless := find_wordless(path, labels):
                 dropped.append(_drop(row.id, f"label/{number}", path.ids, "part_in_no_words", ", ".join(wordless)))
             elif (told := list_labels(path, labels))[0] == told[-1] and not keeps_alike:
-                # a film and the country of its name, or the novel that it is based on
+                # a film and the country it is named after, or the novel it is based on
                 dropped.append(_drop(row.id, f"label/{number}", path.ids, "ends_alike", told[0]))
             else:
                 kept.append(path.model_copy(update={"labels": told}))
         if kept:
             outcomes.append(row.replace(paths=kept))
         else:
-            # `ends_alike` where a path has all its labels, but the same at both ends
+            # `ends_alike` where at least one fully labelled path has the same label at both ends
             counts = Counter(path.reason for path in dropped[known:])
             why = "ends_alike" if "ends_alike" in counts else "no_labelled_path"
             told_all = ", ".join(f"{count} {reason}" for reason, count in sorted(counts.items()))

@@ -1,4 +1,4 @@
-"""MultiHal's parameters, and what a build depends on by them: its foundations, languages and models (paper §2)."""
+"""MultiHal's build options and the inputs they resolve to: foundations, languages and models (paper §2)."""
 
 from collections.abc import Collection
 from pathlib import Path
@@ -29,7 +29,7 @@ _EMBEDDED = ROOT / "data" / "world" / "sources"
 
 
 class MultiHalParams(Params):
-    """What a build of MultiHal can be told."""
+    """Options of a MultiHal build."""
 
     source: Annotated[tuple[str, ...], Option(metavar="PATH")] = ()
     """File or folder with foundations' files (repeatable). Default: our own."""
@@ -56,7 +56,7 @@ class MultiHalParams(Params):
 
 
 class MultiHalInputs(Inputs):
-    """What the steps of MultiHal read."""
+    """Resolved inputs of MultiHal's stages."""
 
     resolved: ClassVar = frozenset({"source", "foundations", "languages"})
     params: MultiHalParams
@@ -65,11 +65,11 @@ class MultiHalInputs(Inputs):
     embedder: dict[str, str]
     """Name and digest of the sentence encoder."""
     translator: str | None
-    """Identity of the translator; None for English alone."""
+    """Identity of the translator; None for a build in English only."""
 
 
 def lock_inputs(params: MultiHalParams, run: RunOptions) -> Locked[MultiHalInputs]:
-    """Return what the build depends on; UsageError and SourceError say what was expected."""
+    """Resolve options into a build's inputs and source files; UsageError and SourceError state what was expected."""
     paths = [Path(path) for path in params.source] or [_EMBEDDED / name for name in FOUNDATIONS]
     found = find_foundation_files(paths, params.foundations or None)
     world = load_world(run.world, run.graph)
@@ -91,5 +91,5 @@ def lock_inputs(params: MultiHalParams, run: RunOptions) -> Locked[MultiHalInput
 
 
 def choose_languages(wanted: Collection[str]) -> tuple[str, ...]:
-    """Return the languages to publish in, in the paper's order (§2.4); English is always one, and the first."""
+    """Return the languages to publish, in the paper's order (§2.4); English always comes first."""
     return tuple(language for language in TAGS if language in wanted or language == "eng")

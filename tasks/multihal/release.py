@@ -1,4 +1,4 @@
-"""How MultiHal is published and released (a config for each language, as the paper's is), and what reports and a build's page show of it (Tables 1, 2, 5, 6)."""
+"""Publish and release MultiHal (one config per language, as in the paper); report and page figures (Tables 1, 2, 5, 6)."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 def publish_multihal(build: "Build", *stages: "Dataset") -> BuildReport:
-    """Publish the benchmark, one row a path and language, and the table of the paths left out before scoring; `stages`: in the recipe's order."""
+    """Publish the main table (a row per path and language) and that of dropped paths; `stages`: in recipe order."""
     read, unique, typed, linked, mined, labelled, selected, scored, translated = stages
     rows, paths, found = translated.table(MultiHalRow), scored.table(ScoredPath), mined.table(MinedQuestion)
     united = unique.table(FoundationQuestion)
@@ -71,7 +71,7 @@ def publish_multihal(build: "Build", *stages: "Dataset") -> BuildReport:
 
 
 def describe_domains(paths: Iterable[tuple[str, str, str]]) -> dict[str, dict[str, int]]:
-    """Return "source: domain" → published questions and their paths, most paths first; paths are (source, domain, question)."""
+    """Return "source: domain" → counts of questions and paths, most paths first; `paths`: (source, domain, question id)."""
     of_each = Counter(paths)
     told: dict[str, dict[str, int]] = {}
     for (source, domain, _), count in of_each.items():
@@ -86,7 +86,7 @@ def _by_source(rows: pa.Table) -> dict[str, int]:
 
 
 def _count_paths(questions: pa.Table) -> dict[str, int]:
-    """Return source → paths of its questions."""
+    """Return source → number of its questions' paths."""
     counts: Counter[str] = Counter()
     for source, paths in zip(questions["source_dataset"].to_pylist(), questions["paths"].to_pylist(), strict=True):
         counts[source] += len(paths)
@@ -94,13 +94,13 @@ def _count_paths(questions: pa.Table) -> dict[str, int]:
 
 
 def _first_of_each(rows: pa.Table, column: str) -> pa.Table:
-    """Return the rows with each value of a column once."""
+    """Return the first row with each value of a column."""
     places = {value: place for place, value in reversed(list(enumerate(rows[column].to_pylist())))}
     return rows.take(pa.array(sorted(places.values()), pa.int64()))
 
 
 def tell_beside(facts: Mapping[str, Any], rows: int) -> Beside:
-    """Return figures beside the paper's (abstract and Table 1)."""
+    """Return this build's figures paired with the paper's (abstract and Table 1)."""
     return {
         "paths published, in all languages": (rows, "25,905 in each of six"),
         "questions with a path": (facts["questions_published"], 7_095),
@@ -169,7 +169,7 @@ _TABLE = "multihal"
 
 
 def list_distributions(build: Published) -> Iterator[Figure]:
-    """Yield what rows have how many of; a row is a path in one language."""
+    """Yield figures that count rows (one per path and language), questions and paths by category."""
     rows = build.read(_TABLE, ["language", "source_dataset", "judged_score", "responses_formatted"])
     hops = pc.divide(pc.subtract(pc.list_value_length(rows["responses_formatted"]), 1), 2)
     yield draw_counts("hops", "Rows by length of the path", "rows", count_numbers(hops.to_pylist()), "hops")

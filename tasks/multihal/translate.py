@@ -1,4 +1,4 @@
-"""Question, answers and path labels in the other languages (MultiHal, paper §2.4)."""
+"""Translate questions, answers and path labels into the other languages (MultiHal, paper §2.4)."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -19,7 +19,7 @@ from factmill.tasks.storage.recording.journal import Record
 
 @task(cache_key_fn=batch_key, persist_result=True)
 def translate_paths(batch: Batch) -> Receipt:
-    """Make one row a language: English as it is, the others by the translator (§2.4)."""
+    """Make one row per path and language: English unchanged, the others translated (§2.4)."""
     work = work_on(batch)
     rows = work.rows_to_open(ScoredPath)
     languages = work.inputs(MultiHalInputs).languages
@@ -37,7 +37,7 @@ def translate_paths(batch: Batch) -> Receipt:
 
 
 def _translate(work: Work, rows: list[ScoredPath], languages: Iterable[str]) -> list[Outcome]:
-    """Translate rows, all languages in one go: a model's batches are of texts of one length, whatever their language."""
+    """Translate rows into all languages in one call: the model batches texts by length, across languages."""
     service = work.run.services.translator()
     wants_labels = work.inputs(MultiHalInputs).params.label_source == "wikidata"
     asked: dict[tuple[str, str], tuple[Call, dict[str, Call]]] = {}
@@ -45,7 +45,7 @@ def _translate(work: Work, rows: list[ScoredPath], languages: Iterable[str]) -> 
     for language in languages:
         tag = TAGS[language]
         ids = [(row.id, each) for row in rows for each in row.responses_formatted if wants_labels and is_id(each)]
-        # Wikidata's own labels, where such are wanted
+        # Wikidata's own labels, if requested
         labels, lost = look_up_labels(work, ids, tag) if wants_labels else ({}, {})
         failed |= {(language, row_id): replace(why, row_id=f"{row_id}_{language}") for row_id, why in lost.items()}
         for row in rows:
@@ -84,7 +84,7 @@ def _translate_row(
     row_id = f"{row.id}_{language}"
 
     def translate(wanted: Iterable[str]) -> list[str]:
-        """Return translations, without the texts that have none."""
+        """Return the translations; texts without one are left out."""
         replies = (records[texts[text].key].reply() for text in wanted)
         return [str(reply.body) for reply in replies if reply.status == "ok"]
 
@@ -110,7 +110,7 @@ def _translate_row(
 
 
 def _find_moved(row: ScoredPath, parts: Sequence[str]) -> str | None:
-    """Return what is wrong where a path in another language has other parts, or not the value that ends it in its place."""
+    """Return the problem if a translated path has another number of parts or another value at its end, else None."""
     told, last = row.path_labels, row.responses_formatted[-1]
     is_whole = len(parts) == len(told) and (is_id(last) or parts[-1].split(" ")[0] == told[-1].split(" ")[0])
     return None if is_whole else f"expected the value of {'; '.join(told)} at the end, found {'; '.join(parts)}"

@@ -1,4 +1,4 @@
-"""How what walks arrays and scans lines is compiled by numba."""
+"""Compilation of path-finding and line-scanning kernels by numba."""
 
 from collections.abc import Callable
 from typing import Any
@@ -7,14 +7,14 @@ from numba import njit
 
 
 def compile_kernel(function: Callable[..., Any]) -> Any:
-    """Compile a kernel at its first call, once for all processes."""
+    """Compile a kernel at its first call, cached for all processes."""
     try:
         return njit(nogil=True, cache=True)(function)
     except RuntimeError:
-        # neither the package's folder nor the user's cache can be written: each process compiles for itself
+        # neither the package's folder nor the user's cache is writable: each process compiles for itself
         return njit(nogil=True)(function)
 
 
-# handing over some ten arrays takes longer than what most calls have to do
+# passing some ten arrays takes longer than most calls' work
 inline = njit(forceinline=True)
-"""Compile a helper into those that call it."""
+"""Compile a helper inline into its callers."""

@@ -1,9 +1,9 @@
-"""What a well-formed line of N-Triples is, and its one canonical spelling.
+"""Grammar of N-Triples lines and their canonical form.
 
-The grammar is that of RDF 1.1 N-Triples (https://www.w3.org/TR/n-triples/), as regular expressions over UTF-8 bytes
-that both RE2 (over millions of lines at once) and Python's `re` (over one line) read alike. Dumps are written in
-canonical form nearly always: one space between terms, IRIs without escapes, nothing behind the full stop. Such lines
-are recognised in bulk; any other line goes through `canonical_line`, so that there is one path behind it.
+The grammar follows RDF 1.1 N-Triples (https://www.w3.org/TR/n-triples/), as regular expressions over UTF-8 bytes that
+RE2 (over millions of lines at once) and Python's `re` (over one line) interpret alike. Dumps are nearly always in
+canonical form: one space between terms, IRIs without escapes, nothing after the full stop. Such lines are recognised in
+bulk; `canonical_line` converts any other line, so that later code handles one form.
 """
 
 import re
@@ -45,7 +45,7 @@ _SHORT_ESCAPES = {"t": "\t", "b": "\b", "n": "\n", "r": "\r", "f": "\f", '"': '"
 def canonical_line(line: bytes) -> bytes | None:
     """Return a line (with its newline) in canonical form; empty for a blank line or comment, None if malformed.
 
-    Escapes in literals stay as they are, except in dates and decimal numbers, which are read by their characters.
+    Escapes in literals are unchanged, except in dates and decimal numbers, where they are resolved.
     """
     if _NOTHING.fullmatch(line):
         return b""
@@ -68,13 +68,13 @@ def canonical_line(line: bytes) -> bytes | None:
 
 
 def unescape(text: str) -> str:
-    """Return the text of a quoted literal with its escapes resolved; the literal must be well-formed."""
+    """Resolve the escapes in the text of a quoted literal, which must be well-formed."""
     return _ESCAPE.sub(_resolve, text)
 
 
 def _spell_typed(quoted: bytes, datatype: bytes) -> bytes:
     plain = unescape(quoted[1:-1].decode()) if datatype[1:-1] in (DATE_TIME, DECIMAL) else ""
-    # what would need an escape is no date or number
+    # a text that needs an escape is not a date or number
     spelled = f'"{plain}"'.encode() if plain and not re.search(r'["\\\n\r]', plain) else quoted
     return spelled + b"^^" + datatype
 

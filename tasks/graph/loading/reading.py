@@ -1,8 +1,9 @@
-"""Reading the sources of a load into its staging database, block after block, and committing now and then.
+"""Read a load's sources into its staging database, block by block, with regular commits.
 
-Blocks are sorted by a few threads while this one unpacks the next and appends rows; they are taken in order, so that
-what is committed is always a beginning of the sources. Rows, counts and position are committed together: whatever stops
-a load, the database holds exactly the rows of the lines before the position, and the same command reads on from there.
+A few threads sort blocks while the main thread decompresses the next ones and appends rows. Blocks are appended in
+order, so what is committed is always a prefix of the sources. Rows, counts and position are committed together:
+whatever stops a load, the database holds exactly the rows of the lines before the position, and the same command
+resumes there.
 """
 
 import os
@@ -28,7 +29,7 @@ from factmill.tasks.graph.loading.tables import attach_database, connect_memory
 
 STAGING = "staging.duckdb"
 COMMIT_TEXT_BYTES = 256 << 20
-"""What is read is committed when so many bytes of text were read since the last time, or so much time went by."""
+"""Commit after so many bytes of text since the last commit, or after COMMIT_SECONDS."""
 COMMIT_SECONDS = 30.0
 
 _SORTERS = min(8, max(2, os.cpu_count() or 2))
@@ -37,35 +38,35 @@ _TYPES = {pa.int64(): "BIGINT", pa.int32(): "INTEGER", pa.string(): "VARCHAR"}
 _BYTES_APPENDED_AT_ONCE = 16 << 20
 
 Phase = Literal["checking", "reading", "sorting", "writing", "digesting"]
-"""What a load does: `checking` what was read before it was stopped, `reading`, `sorting` rows into tables, `writing`
-arrays, `digesting` the files it made."""
+"""Phase of a load: `checking` what was read before an interruption, `reading`, `sorting` rows into tables, `writing`
+arrays, `digesting` the files written."""
 
 
 @dataclass(frozen=True, slots=True)
 class LoadProgress:
-    """How far a load is."""
+    """Progress of a load."""
 
     phase: Phase
     source: str
-    """The source that is being read, or was the last."""
+    """The source being read, or the last one."""
     lines: int
-    """Lines read so far, of all sources."""
+    """Lines read so far, over all sources."""
     bytes_read: int
-    """Bytes read so far as they lie on disk, of all sources."""
+    """Bytes read from disk so far, over all sources."""
     bytes_total: int | None
-    """Bytes of all sources; None when one is a pipe."""
+    """Size of all sources on disk, in bytes; None if one is a pipe."""
     seconds: float
     """Time since the command began."""
     lines_per_s: float
-    """Mean since reading began."""
+    """Mean rate since reading began."""
     text_bytes_per_s: float
-    """Bytes of unpacked text, likewise."""
+    """Mean rate of uncompressed text since reading began."""
     eta_s: float | None
-    """Time until all sources are read, if they go on like this; None when that cannot be told."""
+    """Time until all sources are read, at the current mean rate; None if unknown."""
 
 
 class Meter:
-    """Counts what is read and tells it."""
+    """Counts what a load reads and reports its progress."""
 
     def __init__(self, notify: Callable[[LoadProgress], None]) -> None:
         self.phase: Phase = "reading"
@@ -77,21 +78,21 @@ class Meter:
         self._reading_began_s = self._reading_s = 0.0
 
     def watch(self, sources: Sequence[Source], lines_before: int) -> None:
-        """Take the sources, of which so many lines were read by an earlier load."""
+        """Set the sources to measure; an earlier load read the first `lines_before` lines."""
         sizes = [source.find_size() for source in sources]
         self._sources = sources
         self._total = None if None in sizes else sum(size for size in sizes if size is not None)
         self._lines_before, self._lines, self._text_bytes = lines_before, 0, 0
 
     def enter(self, phase: Phase) -> None:
-        """Begin with a phase."""
+        """Start a phase."""
         self.phase = phase
         if phase == "reading":
             self._reading_began_s, self._bytes_before = time.monotonic(), self._count_bytes()
         self.report()
 
     def count(self, block: Block) -> None:
-        """Count a block that was read."""
+        """Count a block just read."""
         if self.phase == "checking":
             self.enter("reading")
         self._lines += block.end.lines - block.first_line + 1
@@ -99,7 +100,7 @@ class Meter:
         self.report()
 
     def report(self) -> None:
-        """Tell how far the load is."""
+        """Report the load's progress."""
         now_s = time.monotonic()
         if self.phase == "reading":
             self._reading_s = now_s - self._reading_began_s
@@ -126,35 +127,35 @@ class Meter:
 
 @dataclass(slots=True)
 class Tally:
-    """What was read so far."""
+    """Counts and position of what was read so far; stored with the staged rows."""
 
     finished: list[SourceFile] = field(default_factory=list)
-    """The sources that were read to their end."""
+    """Sources read to their end."""
     position: Position = START
-    """How far the source behind them is read."""
+    """Position in the next source."""
     triples: int = 0
-    """Well-formed lines of that source."""
+    """Well-formed lines of the next source so far."""
     blank: int = 0
     not_kept: Counter[str] = field(default_factory=Counter)
     read: Counter[str] = field(default_factory=Counter)
     """Rows by table."""
     kept_before: int = 0
-    """Triples of the finished sources that a graph has a use for."""
+    """Kept triples of the finished sources."""
     is_whole: bool = False
-    """Every source was read to its end."""
+    """True if every source was read to its end."""
 
     @property
     def lines(self) -> int:
-        """Lines of all sources."""
+        """Lines read so far, over all sources."""
         return sum(source.lines for source in self.finished) + self.position.lines
 
     @property
     def kept(self) -> int:
-        """Triples that a graph has a use for."""
+        """Kept triples so far, over all sources."""
         return self.read.total() - self.read["malformed"]
 
     def count(self, block: Block, found: Sorted) -> None:
-        """Count a block of the source that is being read; SourceError for a first one without any triple."""
+        """Count a block of the current source; SourceError if it is the first and has no triple."""
         triples = found.lines - found.blank - found.count_rows("malformed")
         if block.first_line == 1 and not triples and found.count_rows("malformed"):
             text = found.tables["malformed"][0]["text"][0].as_py()
@@ -169,7 +170,7 @@ class Tally:
             self.read[name] += found.count_rows(name)
 
     def finish(self, source: Source) -> None:
-        """Count a source that was read to its end; SourceError when it is of no use."""
+        """Count a source read to its end; SourceError if it has no triple or none that a graph keeps."""
         if not self.triples:
             raise SourceError(f"{source.path}: holds no triple")
         if self.kept == self.kept_before:
@@ -187,10 +188,10 @@ _TALLY = TypeAdapter(Tally)
 
 
 class Staging:
-    """Rows on their way into a graph, in one database with the tally of what was read, while a load writes to it."""
+    """Staging database of a load: rows to be sorted into a graph, and the tally of what was read."""
 
     def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
-        """Open the database `staging` of a connection, whose tables are made if it has none."""
+        """Use a connection's database `staging`; create its tables if missing."""
         self.connection = connection
         self._waiting: dict[str, list[pa.Table]] = {}
         self._is_in_transaction = False
@@ -208,7 +209,7 @@ class Staging:
         self.tally = _TALLY.validate_json(found[0][0]) if found else Tally()
 
     def add(self, tables: dict[str, list[pa.Table]]) -> None:
-        """Add rows; they are appended when there are many."""
+        """Buffer rows by table; append a table's buffer once it is large."""
         for name, rows in tables.items():
             waiting = self._waiting.setdefault(name, [])
             waiting += rows
@@ -216,7 +217,7 @@ class Staging:
                 self._append(name, waiting)
 
     def commit(self) -> None:
-        """Keep the rows that were added, which are those of the tally, whatever comes."""
+        """Commit the added rows and the tally together."""
         for name, waiting in self._waiting.items():
             if waiting:
                 self._append(name, waiting)
@@ -241,9 +242,9 @@ class Staging:
 
 @contextmanager
 def open_staging(path: Path, name: str) -> Iterator[Staging]:
-    """Yield the staging database of a graph in the folder `path`, made if there is none.
+    """Yield a graph's staging database in the folder `path`, created if missing.
 
-    What is not committed at the end is left out. Raises GraphError when there is a database that cannot be used.
+    Uncommitted rows are dropped on exit. Raises GraphError if an existing database cannot be used.
     """
     is_new = not (path / STAGING).exists()
     with connect_memory(path / "spill") as connection:
@@ -253,7 +254,7 @@ def open_staging(path: Path, name: str) -> Iterator[Staging]:
         except (duckdb.Error, ValidationError) as error:
             if is_new:
                 raise
-            # not dropped by itself: a full disk looks like this too, and hours of reading may be in it
+            # not dropped automatically: a full disk has the same symptom, and hours of reading may be in it
             raise GraphError(
                 f"{path / STAGING}: the half load cannot be gone on with ({error}); make room if the disk is full, or"
                 f" drop it: factmill graph remove {name}"
@@ -264,10 +265,10 @@ def open_staging(path: Path, name: str) -> Iterator[Staging]:
 def read_sources(
     sources: Sequence[Source], languages: Sequence[str], staging: Staging, meter: Meter, on_commit: Callable[[], None]
 ) -> None:
-    """Read the sources on from where the staging database is, to their end.
+    """Read the sources to their end, starting at the staging database's position.
 
-    `on_commit` is called when rows that a graph has a use for were committed. Raises SourceChanged when what was read
-    before is not what it was, SourceError for what is damaged or no dump.
+    `on_commit` is called after each commit once kept rows exist. Raises SourceChanged if the part read before has
+    changed, SourceError if a source is damaged or not a Wikidata dump.
     """
     tally = staging.tally
     _check_finished(sources, tally)
@@ -297,10 +298,10 @@ def read_sources(
 
 
 def _check_finished(sources: Sequence[Source], tally: Tally) -> None:
-    """Check that the sources that were read to their end are what they were, by whatever name."""
+    """Check that the finished sources are unchanged, whatever their names; SourceChanged if not."""
     for nth, (source, before) in enumerate(zip(sources, tuple(tally.finished), strict=False)):
         if tally.is_whole and not source.can_be_read_again:
-            # nothing is left to be read of a pipe, which need not be there again
+            # a finished pipe need not exist any more
             continue
         is_other = source.find_size() not in (None, before.size_bytes)
         if not is_other:
@@ -314,7 +315,7 @@ def _check_finished(sources: Sequence[Source], tally: Tally) -> None:
 def _sort_blocks(
     source: Source, after: Position, shapes: Shapes, pool: ThreadPoolExecutor, meter: Meter
 ) -> Iterator[tuple[Block, Sorted]]:
-    """Yield each block with what it holds, in order, a few blocks being sorted ahead."""
+    """Yield each block with its sorted rows, in order; a few blocks are sorted ahead."""
     under_way: deque[tuple[Block, Future[Sorted]]] = deque()
     for block in source.read_blocks(after=after):
         under_way.append((block, pool.submit(sort_block, block, shapes)))

@@ -1,4 +1,4 @@
-"""The rows that lines of a dump are sorted into: table by table, and the counts of everything else."""
+"""Schemas of the staging tables that a dump's lines are sorted into, and a block's rows and counts."""
 
 from collections import Counter
 from dataclasses import dataclass, field
@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 DUMP = 0
-"""Stands in `changes` for the dump itself (wikibase:Dump); no item has this number."""
+"""Number of the dump itself (wikibase:Dump) in `changes`; no item has it."""
 
 _TEXTS = pa.schema({"item": pa.int64(), "language": pa.string(), "text": pa.string()})
 _SAID = pa.schema({"statement": pa.string(), "property": pa.int32(), "value": pa.string()})
@@ -21,19 +21,19 @@ TABLES = {
     "articles": pa.schema({"page": pa.string(), "item": pa.int64()}),
     "article_names": pa.schema({"page": pa.string(), "name": pa.string()}),
     "changes": pa.schema({"item": pa.int64(), "modified": pa.string()}),
-    # items that were merged into others
+    # items merged into others
     "redirects": pa.schema({"item": pa.int64(), "target": pa.int64()}),
     # dates and numbers of direct claims
     "direct_values": pa.schema({"item": pa.int64(), "property": pa.int32(), "value": pa.string()}),
-    # which statements an item has, and which of them are deprecated
+    # an item's statements, and which of them are deprecated
     "statements": pa.schema({"item": pa.int64(), "property": pa.int32(), "statement": pa.string()}),
     "deprecated": pa.schema({"statement": pa.string()}),
-    # dates and numbers that a statement and its qualifiers say; the items, and what else, that a statement says
+    # dates and numbers of statements and their qualifiers; items and other values of statements
     "statement_values": _SAID,
     "qualifier_values": _SAID,
     "item_values": pa.schema({"statement": pa.string(), "property": pa.int32(), "value": pa.int64()}),
     "other_values": _SAID,
-    # value nodes of statements and qualifiers, and what nodes say
+    # value nodes of statements and qualifiers, and the nodes' contents
     "statement_nodes": _POINTED,
     "qualifier_nodes": _POINTED,
     "times": pa.schema({"node": pa.string(), "value": pa.string()}),
@@ -42,12 +42,12 @@ TABLES = {
     "units": pa.schema({"node": pa.string(), "unit": pa.int64()}),
     "malformed": pa.schema({"file": pa.string(), "line_no": pa.int64(), "reason": pa.string(), "text": pa.string()}),
 }
-"""The rows that lines are sorted into, by table."""
+"""Schema of each staging table, by name."""
 
 
 @dataclass(slots=True)
 class Sorted:
-    """What lines were sorted into."""
+    """Rows and counts that a block's lines were sorted into."""
 
     lines: int = 0
     blank: int = 0
@@ -55,7 +55,7 @@ class Sorted:
     tables: dict[str, list[pa.Table]] = field(default_factory=dict)
     """Rows by table, in the schemas of TABLES."""
     not_kept: Counter[str] = field(default_factory=Counter)
-    """Well-formed triples that a graph has no use for, by kind (tasks/graph/loading/shapes.py, `name_unkept`)."""
+    """Well-formed triples that a graph does not use, by kind (tasks/graph/loading/shapes.py, `name_unkept`)."""
 
     def add(self, name: str, *columns: pa.Array) -> None:
         """Add rows to a table."""

@@ -1,11 +1,11 @@
-"""The lines that make up most of a truthy dump, told apart in one pass over their bytes, compiled by numba.
+"""Fast scanner for the lines that make up most of a truthy dump: one pass over their bytes, compiled by numba.
 
-Taken are lines in canonical form of kinds that leave no doubt: edges, texts without escapes, dates and numbers of
-direct claims, times of change, and well-formed triples that a graph has no use for. Each goes where the regular
-expressions of tasks/graph/loading/shapes.py send it; all other lines, and terms spelled in any way that is not the usual
-one, are left to these. A line costs less than half of what it costs there, and no lock of Python's is held.
+It handles lines in canonical form of unambiguous kinds: edges, texts without escapes, dates and numbers of direct
+claims, times of change, and well-formed triples that a graph does not use. Each goes where the regular expressions of
+tasks/graph/loading/shapes.py would send it; all other lines, and terms in unusual spelling, are left to those. A line
+costs less than half as much as there, and Python's global lock is released.
 
-Helpers take the bytes of a block and where to begin and stop.
+Helpers take a block's bytes, a start and a stop.
 """
 
 from collections.abc import Callable, Sequence
@@ -63,7 +63,7 @@ def _skip_digits(data: Bytes, at: int, stop: int) -> int:
 
 @inline
 def _read_id(data: Bytes, at: int, stop: int, most: int) -> int:
-    """Return the number in data[at:stop], which is all digits, at most so many and the first no zero; else -1."""
+    """Parse data[at:stop] as a number of at most `most` digits without leading zero; -1 if it is not one."""
     if stop <= at or stop - at > most or data[at] == _ZERO or _skip_digits(data, at, stop) != stop:
         return -1
     number = 0
@@ -74,7 +74,7 @@ def _read_id(data: Bytes, at: int, stop: int, most: int) -> int:
 
 @inline
 def _end_iri(data: Bytes, at: int, stop: int) -> int:
-    """Return where the absolute IRI at a place ends, behind its bracket; -1 when there is none."""
+    """Return the end of the absolute IRI that starts at `at`, after its bracket; -1 if there is none."""
     if at >= stop or data[at] != _OPEN:
         return -1
     at += 1
@@ -91,7 +91,7 @@ def _end_iri(data: Bytes, at: int, stop: int) -> int:
 
 @inline
 def _is_tag(data: Bytes, at: int, stop: int) -> bool:
-    """True for a language tag: letters, then letters and digits behind each hyphen."""
+    """True for a language tag: letters, then letters and digits after each hyphen."""
     first, length = True, 0
     for place in range(at, stop):
         if data[place] == _MINUS:
@@ -107,14 +107,14 @@ def _is_tag(data: Bytes, at: int, stop: int) -> bool:
 
 @inline
 def _is_pair(data: Bytes, at: int, highest: int) -> bool:
-    """True for two digits that say a number up to some other."""
+    """True for two digits that make a number up to `highest`."""
     tens, ones = int(np.int64(data[at]) - _ZERO), int(np.int64(data[at + 1]) - _ZERO)
     return 0 <= tens <= 9 and 0 <= ones <= 9 and 10 * tens + ones <= highest
 
 
 @inline
 def _is_date(data: Bytes, at: int, stop: int) -> bool:
-    """True for a date and time of at most fourteen digits of year; longer spellings are left to the expressions."""
+    """True for a date and time with a year of 4 to 14 digits; longer years are left to the expressions."""
     if at < stop and (data[at] == _MINUS or data[at] == _PLUS):
         at += 1
     year = _skip_digits(data, at, stop) - at
@@ -132,7 +132,7 @@ def _is_date(data: Bytes, at: int, stop: int) -> bool:
 
 @inline
 def _ends_time(data: Bytes, at: int, stop: int) -> bool:
-    """True for what may stand behind the seconds of a time: a fraction, a zone, both or nothing."""
+    """True for a valid text after a time's seconds: a fraction, a zone, both or nothing."""
     if at < stop and data[at] == _DOT:
         end = _skip_digits(data, at + 1, stop)
         at = end if end > at + 1 else stop + 1
@@ -165,7 +165,7 @@ def _is_decimal(data: Bytes, at: int, stop: int) -> bool:
 
 @inline
 def _is_kept(data: Bytes, at: int, stop: int, tags: Bytes, ends: Places) -> bool:
-    """True when a language tag is one of some lower-case ones, whatever its case."""
+    """True if a language tag, ignoring its case, is one of the given lower-case tags."""
     begin = 0
     for end in ends:
         if end - begin == stop - at:
@@ -183,7 +183,7 @@ def _is_kept(data: Bytes, at: int, stop: int, tags: Bytes, ends: Places) -> bool
 
 @inline
 def _end_quoted(data: Bytes, at: int, stop: int) -> int:
-    """Return where the closing quote of a literal without escapes is; -1 when there is none."""
+    """Return the position of the closing quote of a literal without escapes; -1 if there is none."""
     at += 1
     while at < stop and data[at] != _QUOTE:
         if data[at] == _BACKSLASH or data[at] == _RETURN:
@@ -199,7 +199,7 @@ _THINGS, _NODES, _ARTICLES = (
     _spell(b"<http" + rest)
     for rest in (b"://www.wikidata.org/entity/", b"://www.wikidata.org/value/", b"s://en.wikipedia.org/wiki/")
 )
-"""Begin subjects of kept lines that are not scanned, because they are few or of full dumps only."""
+"""Prefixes of subjects whose kept lines are not scanned, since they are rare or occur only in full dumps."""
 _DATA, _DATA_TOO = (
     _spell(scheme + b"://www.wikidata.org/wiki/Special:EntityData/Q") for scheme in (b"<https", b"<http")
 )
@@ -215,18 +215,18 @@ Table = npt.NDArray[np.int64]
 Spans = npt.NDArray[np.int32]
 
 _LEFT, _EDGE, _TEXT, _VALUE, _CHANGE, _UNKEPT = range(6)
-"""What is done with a line."""
+"""Codes of what is done with a line."""
 _ITEM, _IRI, _PLAIN, _TAGGED, _TYPED, _DAY, _NUMBER = range(1, 8)
-"""What an object is."""
+"""Kinds of objects."""
 _TABLES = ("labels", "aliases", "descriptions")
 _SLOTS = 1 << 13
 _SLOTS_AT_MOST = 6_000
-"""Different predicates in a block; lines of further ones are left."""
+"""Largest number of distinct predicates counted in a block; lines with further ones are left."""
 
 
 @inline
 def _find_slot(data: Bytes, at: int, stop: int, mark: int, slots: Table, used: int) -> int:
-    """Return the slot of a predicate with a mark, a free one for a new pair; -1 when too many are used."""
+    """Return the slot of a predicate with a mark, a free slot for a new pair; -1 if too many are used."""
     key = np.uint64(mark * 31 + stop - at)
     # predicates of one vocabulary differ at their ends
     for place in range(max(at, stop - 12), stop):
@@ -248,7 +248,7 @@ def _find_slot(data: Bytes, at: int, stop: int, mark: int, slots: Table, used: i
 
 @inline
 def _end_subject(data: Bytes, at: int, stop: int) -> tuple[int, int]:
-    """Return where the subject of a line ends, -1 for one that is left, and the number of the item that it is, or -1."""
+    """Return a subject's end (-1: leave the line) and the number of its item, or -1."""
     if _begins(data, at, stop, _ENTITY):
         end = _skip_digits(data, at + len(_ENTITY), stop)
         item = _read_id(data, at + len(_ENTITY), end, 18)
@@ -262,7 +262,7 @@ def _end_subject(data: Bytes, at: int, stop: int) -> tuple[int, int]:
 
 @inline
 def _tell_iri(data: Bytes, at: int, stop: int) -> tuple[int, int]:
-    """Return what an object in brackets is, and the number of an item; `_LEFT` for what is no IRI."""
+    """Return the kind of an object in brackets (`_LEFT` if it is not an IRI) and the number of an item."""
     if _begins(data, at, stop, _ENTITY) and data[stop - 1] == _CLOSE:
         item = _read_id(data, at + len(_ENTITY), stop - 1, 18)
         if item >= 0:
@@ -272,7 +272,7 @@ def _tell_iri(data: Bytes, at: int, stop: int) -> tuple[int, int]:
 
 @inline
 def _tell_literal(data: Bytes, at: int, stop: int) -> tuple[int, int, int]:
-    """Return what a literal is, `_LEFT` for what is none, where its text ends, and where its tag or datatype begins."""
+    """Return a literal's kind (`_LEFT` if it is none), the end of its text, and the start of its tag or datatype."""
     kind, begin, end = _LEFT, stop, _end_quoted(data, at, stop)
     if end < 0:
         return kind, end, begin
@@ -289,9 +289,9 @@ def _tell_literal(data: Bytes, at: int, stop: int) -> tuple[int, int, int]:
 
 @inline
 def _tell_object(data: Bytes, at: int, stop: int) -> tuple[int, int, int]:
-    """Return what an object is, an item's number or where a literal's text ends, and where its tag or type begins.
+    """Return an object's kind, an item's number or the end of a literal's text, and the start of its tag or datatype.
 
-    A literal that is not what its datatype says is left: such lines are set aside, which is not done here.
+    A literal that does not match its datatype is left, since such lines are set aside elsewhere.
     """
     if data[at] == _OPEN:
         kind, item = _tell_iri(data, at, stop)
@@ -308,7 +308,7 @@ def _tell_object(data: Bytes, at: int, stop: int) -> tuple[int, int, int]:
 
 @inline
 def _end_predicate(data: Bytes, at: int, stop: int) -> tuple[int, int]:
-    """Return where a predicate ends, -1 when there is none, and the number of the property of a direct claim, or -1."""
+    """Return a predicate's end (-1 if there is none) and the property number of a direct claim, or -1."""
     if _begins(data, at, stop, _DIRECT):
         end = _skip_digits(data, at + len(_DIRECT), stop)
         number = _read_id(data, at + len(_DIRECT), end, 9)
@@ -319,7 +319,7 @@ def _end_predicate(data: Bytes, at: int, stop: int) -> tuple[int, int]:
 
 @inline
 def _find_table(data: Bytes, at: int, stop: int) -> int:
-    """Return which of _TABLES the texts of a predicate are for, or -1."""
+    """Return the index in _TABLES of the table for a predicate's texts, or -1."""
     if _is_text(data, at, stop, _LABEL):
         return 0
     if _is_text(data, at, stop, _ALIAS):
@@ -329,7 +329,7 @@ def _find_table(data: Bytes, at: int, stop: int) -> int:
 
 @inline
 def _read_page(data: Bytes, at: int, stop: int) -> int:
-    """Return the number of the item whose data page an IRI is; -1 when it is another."""
+    """Return the number of the item whose data page the IRI is; -1 for any other IRI."""
     for is_first in (True, False):
         text = _DATA if is_first else _DATA_TOO
         if _begins(data, at, stop, text):
@@ -341,9 +341,9 @@ def _read_page(data: Bytes, at: int, stop: int) -> int:
 def _sort_claim(
     data: Bytes, at: int, stop: int, number: int, kind: int, begin: int, end: int, tags: Bytes, tag_ends: Places
 ) -> tuple[int, int]:
-    """Return what is done with a line of an item, by predicate (from `at` to `stop`) and object, and property or table.
+    """Return the code of a line about an item by predicate (`at` to `stop`) and object, and its property or table.
 
-    `number` is that of a direct claim's property, `begin` and `end` are those of the language tag.
+    `number`: property number of a direct claim; `begin`, `end`: span of the language tag.
     """
     if number >= 0 and kind == _ITEM:
         return _EDGE, number
@@ -357,7 +357,7 @@ def _sort_claim(
 
 @inline
 def _count_unkept(data: Bytes, at: int, stop: int, mark: int, slots: Table, used: int) -> int:
-    """Count a predicate with a mark; return how many slots are used now, -1 when there is none for it."""
+    """Count a predicate with a mark; return the number of used slots, -1 if no slot is free."""
     slot = _find_slot(data, at, stop, mark, slots, used)
     if slot < 0:
         return -1
@@ -372,9 +372,10 @@ def _count_unkept(data: Bytes, at: int, stop: int, mark: int, slots: Table, used
 def _scan(
     data: Bytes, ends: Places, tags: Bytes, tag_ends: Places, codes: Bytes, numbers: Table, spans: Spans, slots: Table
 ) -> None:
-    """Give each line its code; of those taken `numbers` (three columns) and `spans` (two pairs) say what they hold.
+    """Write each line's code, and the contents of recognised lines: `numbers` (three columns) and `spans` (two pairs).
 
-    `slots` receives begin and end of each predicate of what is not kept, the first byte of objects, and how many.
+    `slots` receives, for triples that are not kept, each predicate's begin and end, the objects' first byte, and a
+    count.
     """
     begin, used = 0, 0
     for line in range(len(ends)):
@@ -412,7 +413,7 @@ def _scan(
 
 @compile_kernel
 def _copy_spans(data: Bytes, begins_at: Places, ends_at: Places, ends: Places, texts: Bytes) -> None:
-    """Copy some stretches of the bytes, one behind the other."""
+    """Copy spans of the bytes into `texts`, one after the other."""
     for nth in range(len(begins_at)):
         at = ends[nth]
         for place in range(begins_at[nth], ends_at[nth]):
@@ -423,7 +424,7 @@ def _copy_spans(data: Bytes, begins_at: Places, ends_at: Places, ends: Places, t
 def scan_lines(
     data: bytes, ends: Places, languages: Sequence[str], name_unkept: Callable[[bytes, bytes], str], out: Sorted
 ) -> npt.NDArray[np.intp]:
-    """Sort the lines of a block of UTF-8, which end at some places, into `out`; return the positions of those left."""
+    """Sort the lines of a UTF-8 block, which end at `ends`, into `out`; return the positions of the lines left."""
     view, count = np.frombuffer(data, np.uint8), len(ends)
     codes, numbers = np.zeros(count, np.uint8), np.empty((count, 3), np.int64)
     spans, slots = np.empty((count, 4), np.int32), np.zeros((_SLOTS, 4), np.int64)
@@ -446,13 +447,13 @@ def scan_lines(
 
 
 def _list_numbers(numbers: Table, columns: int) -> list[pa.Array]:
-    """Return an item, a property and, if there are three columns, another item."""
+    """Return columns of items, properties and, if `columns` is 3, other items."""
     kinds = (np.int64, np.int32, np.int64)
     return [pa.array(numbers[:, nth].astype(kinds[nth])) for nth in range(columns)]
 
 
 def _slice(data: Bytes, begins_at: Places, ends_at: Places) -> pa.StringArray:
-    """Return stretches of the bytes as texts."""
+    """Return spans of the bytes as strings."""
     ends = np.concatenate([[0], np.cumsum(ends_at - begins_at)]).astype(np.int32)
     texts = np.empty(ends[-1], np.uint8)
     _copy_spans(data, begins_at, ends_at, ends, texts)

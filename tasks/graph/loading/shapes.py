@@ -1,24 +1,23 @@
-"""Which triples of a Wikidata dump a graph keeps, found by the shape of their line, a block at a time.
+"""Select the triples of a Wikidata dump that a graph keeps, by regular expressions over blocks of lines.
 
 Kept are direct edges from item to item; dates and numbers of direct claims, statements and qualifiers; labels, aliases
 and descriptions of items and labels of properties, in chosen languages; English Wikipedia articles (schema:about) with
-their names; redirects of items that were merged into others; and when items were last changed. Every other well-formed
-triple is counted by kind; every malformed line, and every line with a date or number that is none, is set aside. Whole
-blocks of lines are matched against one regular expression after the other by Arrow, with no Python per line; only lines
-in unusual spelling and wrong ones pass through `canonical_line` one by one. Lines are first told apart by how they
-begin, which costs next to nothing and spares each most of the expressions; of large blocks most lines are taken before
-that (tasks/graph/loading/scanning.py).
+their names; redirects of merged items; and times of items' last changes. Every other well-formed triple is counted by
+kind; every malformed line, and every line with an invalid date or number, is set aside. Arrow matches whole blocks
+against one regular expression after the other, with no Python per line; only unusually spelled and invalid lines pass
+through `canonical_line` one by one. Lines are first grouped by their beginning, which costs next to nothing and spares
+each line most expressions; most lines of large blocks are handled before that (tasks/graph/loading/scanning.py).
 
 Wikidata's RDF spreads one date over many lines. An item points to a statement (p:); the statement has a rank, a plain
-value (ps:), qualifiers (pq:), and for each date and number a value node (psv:, pqv:) that gives precision or unit.
-Direct claims (wdt:) give the plain value alone. All of these may come in any order, from any file, so they are staged
-and put together later (tasks/graph/loading/tables.py). Staged is what cannot be told to be useless when its line is read:
+value (ps:), qualifiers (pq:), and for each date and number a value node (psv:, pqv:) with precision or unit. Direct
+claims (wdt:) have the plain value only. All of these may come in any order, from any file, so they are staged and
+joined later (tasks/graph/loading/tables.py). Everything is staged that may prove useful:
 
-- of ranks only the deprecated one, since the others change nothing;
-- of qualifiers only dates and numbers;
-- of statements' own values all, since any of them may be what a date in a qualifier is said of. External ids are the
-  bulk of the texts, but nothing in their lines tells them from titles and names. They go when tables are made, with
-  every statement that has neither date nor number; those that say an item stay as the claims' statements.
+- of ranks, only the deprecated one, since the others have no effect;
+- of qualifiers, only dates and numbers;
+- of statements' own values, all, since a date in a qualifier may apply to any of them. External ids are the bulk of the
+  texts, but their lines do not differ from those of titles and names. They are dropped when tables are made, with
+  every statement that has neither date nor number; statements whose value is an item stay, for the claims.
 """
 
 import re
@@ -47,11 +46,11 @@ from factmill.tasks.graph.loading.sources.streams import Block
 LABEL = b"http://www.w3.org/2000/01/rdf-schema#label"
 SAME_AS = b"http://www.w3.org/2002/07/owl#sameAs"
 ANY_LANGUAGE = "mul"
-"""Tag of names that stand in all languages (in Wikidata since 2024); used where a language has none of its own."""
+"""Tag of names valid in all languages (in Wikidata since 2024); used if a language has no name of its own."""
 SCANNED_BYTES = 1 << 20
-"""Blocks of so many bytes are scanned first (tasks/graph/loading/scanning.py), smaller ones not worth loading that for."""
+"""Least size of blocks to scan first (tasks/graph/loading/scanning.py); for smaller ones, loading that costs more."""
 MALFORMED_BYTES_AT_MOST = 10_000
-"""So much of a malformed line is set aside."""
+"""Largest number of a malformed line's bytes that are stored."""
 
 _TEXT_TABLES = {
     LABEL: "labels",
@@ -59,13 +58,13 @@ _TEXT_TABLES = {
     b"http://schema.org/description": "descriptions",
 }
 _LINE_END = len(b" .\n")
-# Arrow multiplies the stop by the number of rows when it makes room: an open end overflows and fails (seen in 26.0)
+# Arrow multiplies the stop by the number of rows when it allocates: an open end overflows and fails (seen in 26.0)
 _END = 2**31 - 1
 
 _WIKIDATA = b"<http://www.wikidata.org/"
 _ITEMS, _STATEMENTS, _NODES = (_WIKIDATA + rest for rest in (b"entity/Q", b"entity/statement/", b"value/"))
 _UNKNOWN_VALUES = _WIKIDATA + b".well-known/genid/"
-"""Begins the stand-ins for blank nodes on Wikidata's query service."""
+"""Prefix of the IRIs that replace blank nodes on Wikidata's query service."""
 _LOCAL = rb"[^\x00-\x20<>\"{}|^`\\]+>"
 _PID = rb"P[1-9][0-9]{0,8}>"
 _ITEM = re.escape(_ITEMS) + rb"[1-9][0-9]{0,17}>"
@@ -85,15 +84,15 @@ _DATE = (
     rb'"[+\-]?(?:[0-9]{4,14}|0+[0-9]{14}|0*10{14})-(?:0[0-9]|1[0-2])-(?:[0-2][0-9]|3[01])T[0-9]{2}:[0-9]{2}:[0-9]{2}'
     rb'(?:\.[0-9]+)?(?:Z|[+\-][0-9]{2}:[0-9]{2})?"\^\^<http://www\.w3\.org/2001/XMLSchema#dateTime>'
 )
-"""What text.values.literals.date_key takes for a date."""
+"""Dates that text.values.literals.date_key accepts."""
 _NUMBER = rb'"[+\-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)"\^\^<http://www\.w3\.org/2001/XMLSchema#decimal>'
-"""What text.values.literals.canonical_number takes for a number."""
+"""Numbers that text.values.literals.canonical_number accepts."""
 _DATE_OR_NUMBER = rb"(?:" + _DATE + rb"|" + _NUMBER + rb")"
 _PRECISION = rb'"(?:[0-9]|1[0-4])"\^\^<http://www\.w3\.org/2001/XMLSchema#integer>'
 _ONTOLOGY = rb"<http://wikiba\.se/ontology(?:-beta)?#"
-"""The name of Wikibase's ontology, now and until 2018."""
+"""Namespace of Wikibase's ontology, the present one and that used until 2018."""
 _CHECKED = {DATE_TIME: (_DATE, "not a date"), DECIMAL: (_NUMBER, "not a decimal number")}
-"""Datatypes whose literals are checked: what they look like, and what to say of those that do not."""
+"""Datatype whose literals are checked → pattern of valid literals, and the reason given for others."""
 
 _PROP = b"http://www.wikidata.org/prop/"
 _PAGE_PREDICATES = {b"http://schema.org/" + name for name in (b"about", b"name", b"isPartOf", b"inLanguage")}
@@ -105,40 +104,40 @@ _KINDS = {
     b"qualifier/P": "qualifier",
     b"reference/": "reference",
 }
-"""Kinds of triples by namespace of their predicate."""
+"""Namespace of a predicate → kind of its triples."""
 
 Read = Callable[[pa.BinaryArray], pa.Array]
-"""Terms → a column."""
+"""Terms → a table's column."""
 Take = Callable[[pa.BinaryArray, Sorted], None]
 Shape = tuple[bytes, Take]
-"""A regular expression of a triple in canonical form, without its full stop, and what takes the lines it fits."""
+"""Regular expression of a canonical triple without its full stop, and the function that stores matching lines."""
 
 
 class Shapes(NamedTuple):
-    """What lines are told apart by."""
+    """Patterns by which lines are sorted."""
 
     languages: tuple[str, ...]
-    """Tags of texts that are kept."""
+    """Tags of the texts kept."""
     groups: list[tuple[bytes, list[Shape]]]
-    """Beginnings, and the shapes that lines may have which begin so. A line is of the first group that it begins like,
-    and has the first shape that fits."""
+    """Prefixes of lines, each with the patterns of lines that begin so. The first matching prefix decides, then the
+    first matching pattern."""
 
 
 def split_lines(data: bytes) -> pa.BinaryArray:
-    """Return the lines, each with its newline, without copying them."""
+    """Split data into lines, each with its newline, without copying."""
     ends = np.flatnonzero(np.frombuffer(data, np.uint8) == ord("\n")) + 1
     offsets = np.concatenate([[0], ends]).astype(np.int32)
     return pa.Array.from_buffers(pa.binary(), len(ends), [None, pa.py_buffer(offsets), pa.py_buffer(data)])
 
 
 def split_each(values: pa.BinaryArray, by: bytes, into: int, *, reverse: bool = False) -> list[pa.BinaryArray]:
-    """Split each value into a fixed number of pieces; return the columns."""
+    """Split each value into `into` pieces; return one column per piece."""
     pieces = pc.split_pattern(values, pattern=by, max_splits=into - 1, reverse=reverse).flatten()
     return [pieces.take(np.arange(nth, len(pieces), into)) for nth in range(into)]
 
 
 def _split_terms(lines: pa.BinaryArray) -> list[pa.BinaryArray]:
-    """Return subjects and predicates without their `>`, and objects with the end of their line; no blank subjects."""
+    """Split lines with IRI subjects into subjects and predicates, without their `>`, and objects with the line end."""
     return split_each(lines, b"> ", 3)
 
 
@@ -147,7 +146,7 @@ def _slice_text(values: pa.BinaryArray, start: int, stop: int = _END) -> pa.Stri
 
 
 def _make_reader(begin: bytes, *, ends_line: bool = False, number: pa.DataType | None = None) -> Read:
-    """Return what reads that which stands behind `begin` in each IRI, as text or as number."""
+    """Return a function that reads the part after `begin` in each IRI, as text or as `number`."""
     start, stop = len(begin), -_LINE_END - 1 if ends_line else _END
 
     def read(iris: pa.BinaryArray) -> pa.Array:
@@ -168,7 +167,7 @@ def _read_property(namespace: bytes) -> Read:
 
 
 def _read_value(literals: pa.BinaryArray) -> pa.StringArray:
-    """Return what stands in quotes of literals with a datatype; it has no escapes."""
+    """Return the quoted texts of literals that have a datatype and no escapes."""
     return _slice_text(split_each(literals, b'"^^', 2)[0], 1)
 
 
@@ -177,7 +176,7 @@ def _read_precision(literals: pa.BinaryArray) -> pa.Int32Array:
 
 
 def _read_quoted(literals: pa.BinaryArray) -> pa.StringArray:
-    """Return the texts of literals, whatever their language or datatype, with their escapes resolved."""
+    """Return the texts of literals of any language or datatype, with escapes resolved."""
     return _resolve_escapes(_slice_text(split_each(literals, b'"', 2, reverse=True)[0], 1))
 
 
@@ -190,7 +189,7 @@ def _resolve_escapes(texts: pa.StringArray) -> pa.StringArray:
 
 
 def _keep(table: str, *reads: Read | None) -> Take:
-    """Return what takes lines into a table, whose columns are read from their terms, from all but those of None."""
+    """Return a function that adds lines to a table; `reads` make columns from the three terms, None skips a term."""
 
     def take(lines: pa.BinaryArray, out: Sorted) -> None:
         terms = _split_terms(lines)
@@ -200,7 +199,7 @@ def _keep(table: str, *reads: Read | None) -> Take:
 
 
 def _keep_said(tables: Mapping[str, bytes], read: Read) -> Take:
-    """Return what takes what statements say into one of some tables, by the namespace of their predicates."""
+    """Return a function that adds statements' values to the table given by their predicate's namespace."""
 
     def take(lines: pa.BinaryArray, out: Sorted) -> None:
         statements, predicates, objects = _split_terms(lines)
@@ -260,14 +259,14 @@ def _count_unkept(lines: pa.BinaryArray, out: Sorted) -> None:
 
 
 def _spell(*namespaces: bytes) -> bytes:
-    """Return the regular expression of a property's predicate in any of some namespaces of Wikidata."""
+    """Return the regular expression of a property's predicate in any of the given Wikidata namespaces."""
     return re.escape(_WIKIDATA) + rb"(?:" + rb"|".join(map(re.escape, namespaces)) + rb")/" + _PID
 
 
 def make_shapes(languages: Sequence[str]) -> Shapes:
-    """Return the shapes of lines by the groups they are in.
+    """Make the patterns of lines, in groups by prefix.
 
-    Languages are lower-case tags; `en` does not stand for `en-gb`, but `mul` is always kept with them.
+    `languages`: lower-case tags; `en` does not include `en-gb`, but `mul` is always kept too.
     """
     kept = tuple(sorted({*languages, ANY_LANGUAGE}))
     words = QUOTED + rb"@(?i:" + b"|".join(re.escape(language).encode() for language in kept) + rb")"
@@ -312,7 +311,7 @@ def make_shapes(languages: Sequence[str]) -> Shapes:
 
 
 def sort_block(block: Block, shapes: Shapes) -> Sorted:
-    """Sort the lines of a block into what is kept, what is only counted and what is malformed."""
+    """Sort a block's lines into rows to keep, counts of triples not kept, and malformed lines."""
     out = Sorted()
     lines = split_lines(block.data)
     out.lines = len(lines)
@@ -327,7 +326,7 @@ def sort_block(block: Block, shapes: Shapes) -> Sorted:
 
 
 def _scan_lines(data: bytes, lines: pa.BinaryArray, shapes: Shapes, out: Sorted) -> npt.NDArray[np.intp]:
-    # what is compiled takes half a second to load
+    # compiled code takes half a second to load
     from factmill.tasks.graph.loading.scanning import scan_lines
 
     ends = np.frombuffer(lines.buffers()[1], np.int32)[1:]
@@ -338,12 +337,13 @@ def _scan_lines(data: bytes, lines: pa.BinaryArray, shapes: Shapes, out: Sorted)
 def name_unkept(predicate: bytes, mark: bytes) -> str:
     """Return the kind of a triple that is not kept, from its predicate and the first byte of its object.
 
-    `text`: texts in other languages or of other things; `direct_literal`: direct claims to texts (external ids are
-    among them), and all literals of things that are no items; `direct_other`: other direct claims between things that
-    are no items, and normalised ones; `unknown_value`: a blank node as the value of a direct claim, statement or
-    qualifier; `qualifier`: qualifiers that are neither date nor number; `statement`: what else is said of statements;
-    `rank`: ranks that are not deprecated; `reference`; `value_node`: coordinates, bounds, calendars, and what else value
-    nodes hold; `type`: rdf:type, the statements that say "no value" among them; `page`: of wiki pages; `other`.
+    `text`: texts in other languages or about other entities; `direct_literal`: direct claims with texts (including
+    external ids), and all direct literals of entities that are not items; `direct_other`: other direct claims between
+    entities that are not items, and normalised ones; `unknown_value`: a blank node as the value of a direct claim,
+    statement or qualifier; `qualifier`: qualifiers that are neither date nor number; `statement`: other triples about
+    statements; `rank`: ranks other than deprecated; `reference`; `value_node`: coordinates, bounds, calendars and other
+    content of value nodes; `type`: rdf:type, including "no value" statements; `page`: triples about wiki pages;
+    `other`.
     """
     if predicate in _TEXT_TABLES and mark == b'"':
         return "text"
@@ -364,13 +364,13 @@ def name_unkept(predicate: bytes, mark: bytes) -> str:
 
 
 class _Lines(NamedTuple):
-    """Some lines of a block and their positions in it."""
+    """Lines of a block with their positions in it."""
 
     lines: pa.BinaryArray
     places: npt.NDArray[np.intp]
 
     def divide(self, mask: pa.BooleanArray) -> tuple["_Lines", "_Lines"]:
-        """Return the lines for which the mask is true, and the others."""
+        """Split into the lines for which the mask is true, and the others."""
         if mask.true_count in (0, len(mask)):
             nothing = _Lines(self.lines[:0], self.places[:0])
             return (self, nothing) if mask.true_count else (nothing, self)
@@ -380,7 +380,7 @@ class _Lines(NamedTuple):
 
 
 def _sort_lines(lines: pa.BinaryArray, shapes: Shapes, out: Sorted) -> npt.NDArray[np.intp]:
-    """Sort the lines of known shapes into `out`; return the positions of all others."""
+    """Sort the lines that match a pattern into `out`; return the positions of all others."""
     wrong, left = _Lines(lines, np.arange(len(lines))).divide(_find_wrong_literals(lines))
     unlike = [wrong.places]
     for start, group in [*shapes.groups, (b"", [])]:
@@ -396,19 +396,19 @@ def _sort_lines(lines: pa.BinaryArray, shapes: Shapes, out: Sorted) -> npt.NDArr
 
 
 def _find_wrong_literals(lines: pa.BinaryArray) -> pa.BooleanArray:
-    """Return which lines end in a literal that is not what its datatype says, as far as can be told unread."""
+    """Return which lines end in a literal that is invalid for its datatype, as far as can be seen without parsing."""
     wrong = pa.array(np.zeros(len(lines), bool))
     for datatype, (shape, _) in _CHECKED.items():
         claims = pc.ends_with(lines, pattern=b'"^^<' + datatype + b"> .\n")
         if claims.true_count:
-            # a quote behind a space can only be the first of a literal
+            # a quote after a space can only be a literal's first
             fits = pc.match_substring_regex(lines.filter(claims), pattern=rb" " + shape + rb" \.\n\z")
             wrong = pc.replace_with_mask(wrong, claims, pc.invert(fits))
     return wrong
 
 
 def _respell(block: Block, lines: pa.BinaryArray, places: npt.NDArray[np.intp], out: Sorted) -> bytes:
-    """Return lines in canonical form; set aside the malformed ones."""
+    """Return lines in canonical form; add the malformed ones to table `malformed`."""
     spelled: list[bytes] = []
     aside: list[tuple[str, int, str, str]] = []
     for place, line in zip(places.tolist(), lines.take(pa.array(places)).to_pylist(), strict=True):
@@ -426,7 +426,7 @@ def _respell(block: Block, lines: pa.BinaryArray, places: npt.NDArray[np.intp], 
 
 
 def _read_line(line: bytes) -> tuple[bytes, str | None]:
-    """Return a line in canonical form (empty for a blank one) and what is wrong with it, if anything is."""
+    """Return a line in canonical form (empty for a blank one) and its problem, or None."""
     try:
         line.decode()
     except UnicodeDecodeError:

@@ -1,17 +1,15 @@
-"""The tables of a graph in DuckDB: claims, dates and numbers, and how rows read from a dump become sorted tables.
+"""Build a graph's sorted DuckDB tables (claims, dates, numbers, texts) from staged rows of a dump.
 
-Rows are sorted by the key they are looked up by, so that DuckDB skips what cannot match and no index has to fit into
-memory. Every repetition is merged in SQL, where DuckDB can spill to disk; the result depends on the set of triples
-alone, not on their order or their files.
+Rows are sorted by their look-up key, so DuckDB skips what cannot match and no index has to fit into memory. Duplicates
+are merged in SQL, where DuckDB can spill to disk; the result depends only on the set of triples, not on their order or
+files.
 
-A direct claim does not name its statement, so the edges that paths are walked on know none. Here are all statements
-that are not deprecated, each of several that say one claim. A whole dump has some hundred million of them; so each step
-is a table of its own: DuckDB spills one big join, grouping or sort to disk, but two at once can need more memory than
-they get.
+A direct claim does not name its statement, so edges have no statements. Table `claims` has all statements that are not
+deprecated, including several that make the same claim. A whole dump has some hundred million of them, so each step
+writes its own table: DuckDB spills one big join, grouping or sort to disk, but two at once can exceed the memory limit.
 
-A number is stored in its canonical spelling, since stores keep numbers by value: both engines have to tell it alike.
-Everything is joined in DuckDB, which spills to disk, and first cut down to the statements that have a date or number:
-most of Wikidata's have none. The result depends on the set of triples alone.
+A number is stored in canonical spelling: SPARQL stores keep numbers by value, and both engines must return the same
+text. Statements without a date or number, which most of Wikidata's are, are removed before the joins for `literals`.
 """
 
 import hashlib
@@ -35,24 +33,24 @@ _STEPS = {
     # a dump may repeat a line, and files may overlap
     "different_claims": "SELECT DISTINCT item, property, object, statement FROM staging.said_claims",
 }
-"""Tables in staging on the way to the claims, each made from those before it."""
+"""Intermediate staging tables for the claims, each made from earlier ones."""
 
 _CLAIMS = "CREATE TABLE claims AS FROM staging.different_claims ORDER BY item, property, object, statement"
 
 
 def store_claims(connection: duckdb.DuckDBPyConnection) -> None:
-    """Write the table `claims` into the database in use from `staging`; it stays empty where a dump has no statements."""
+    """Write table `claims` into the current database from `staging`; empty if the dump has no statements."""
     for name, query in _STEPS.items():
         connection.execute(f"CREATE OR REPLACE TABLE staging.{name} AS {query}")
     connection.execute(_CLAIMS)
-    # what follows needs the room on disk
+    # later steps need the disk space
     for name in _STEPS:
         connection.execute(f"DROP TABLE staging.{name}")
 
 
-# dates and numbers have no common spelling: dates alone hold a T
+# only dates contain a T
 _IS_DATE = "contains(value, 'T')"
-# year, month and day are digits of one number; before year 0 the year alone counts down
+# year, month and day are digits of one number; before year 0 only the year counts down
 _DATE_DIGITS = "replace(split_part(ltrim(value, '+-'), 'T', 1), '-', '')::BIGINT"
 _KEY_OF_DATE = (
     f"CASE WHEN starts_with(value, '-') THEN 2 * mod({_DATE_DIGITS}, 10000) - {_DATE_DIGITS} ELSE {_DATE_DIGITS} END"
@@ -64,16 +62,16 @@ _NUMBER = (
     f" || CASE WHEN {_SHORTEST} = '' OR starts_with({_SHORTEST}, '.') THEN '0' ELSE '' END || {_SHORTEST}"
 )
 NUMBER = f"CASE WHEN NOT {_IS_DATE} THEN {_NUMBER} END"
-"""SQL: text.values.literals.canonical_number of a column `value`; null for dates."""
+"""SQL for text.values.literals.canonical_number of column `value`; null for dates."""
 _VALUE = f"coalesce({NUMBER}, value)"
-"""SQL: a column `value` in the spelling in which it is stored."""
+"""SQL for column `value` in its stored spelling."""
 KEY = (
     f"CASE WHEN {_IS_DATE} THEN {_KEY_OF_DATE}"
     " ELSE (md5_number_lower(number) & 9223372036854775807)::BIGINT END"
 )  # fmt: skip
-"""SQL: text.values.literals.date_key of a column `value`, number_key of its column `number`."""
+"""SQL for the literal's key: text.values.literals.date_key of column `value`, or number_key of column `number`."""
 
-# each date or number of a statement once, with the property that says it: the statement's own or a qualifier's
+# each distinct date or number of a statement, with its property: the statement's own or a qualifier's
 _SAID = f"""
     SELECT DISTINCT statement, property AS says, false AS qualifies, {_VALUE} AS value FROM staging.statement_values
     UNION ALL SELECT DISTINCT statement, property, true, {_VALUE} FROM staging.qualifier_values
@@ -83,7 +81,7 @@ _LITERAL_TABLES_STEPS = {
     "owners": (
         "SELECT DISTINCT item, property, statement FROM staging.statements SEMI JOIN staging.valid USING (statement)"
     ),
-    # a node is told anew wherever a dump mentions it: once is enough before joining
+    # a dump repeats a node wherever it mentions it: deduplicate before joining
     "meanings": (
         "SELECT node, value, precision, NULL::BIGINT AS unit FROM (SELECT DISTINCT * FROM staging.times)"
         " LEFT JOIN (SELECT DISTINCT * FROM staging.precisions) USING (node)"
@@ -104,9 +102,9 @@ _LITERAL_TABLES_STEPS = {
         ") SEMI JOIN (FROM staging.valid WHERE qualifies) USING (statement)"
     ),
     "direct": f"SELECT DISTINCT item, property, {_VALUE} AS value FROM staging.direct_values",
-    # of all statements only those that can stand for a date or number need to be kept in mind
+    # only statements of properties with direct values matter
     "stands": ("SELECT DISTINCT item, property FROM staging.statements SEMI JOIN staging.direct USING (property)"),
-    # one join a step: DuckDB spills one to disk, but several at once, or one and a sort, need more memory than they get
+    # one join per step: DuckDB spills one to disk, but several at once, or one and a sort, exceed the memory limit
     "owned": (
         "SELECT item, property, statement, says, qualifies, value"
         " FROM staging.valid JOIN staging.owners USING (statement)"
@@ -117,12 +115,12 @@ _LITERAL_TABLES_STEPS = {
         " FROM (FROM staging.explained WHERE qualifies) LEFT JOIN staging.mains USING (statement, property)"
     ),
 }
-"""Tables in staging on the way to the literals, each made from those before it."""
+"""Intermediate staging tables for the literals, each made from earlier ones."""
 
-# a truthy dump has no statements, and its rows need no copy
+# a truthy dump has no statements, so its rows need no copy
 _STANDING = "FROM staging.direct ANTI JOIN staging.stands USING (item, property)"
 
-# all is computed before rows are sorted, which several threads do at once; numbering them takes one
+# columns are computed before the sort, which runs on several threads; only the numbering runs on one
 _LITERALS = f"""
     SELECT row_number() OVER () - 1 AS id, * FROM (
         SELECT *, {KEY} AS key FROM (
@@ -150,10 +148,10 @@ _LEFT_OUT = {
 
 
 def store_literals(connection: duckdb.DuckDBPyConnection) -> dict[str, int]:
-    """Write the table `literals` into the database in use from `staging`; return what was left out, in triples.
+    """Write table `literals` into the current database from `staging`; return reason → number of triples left out.
 
     `deprecated`: dates and numbers of deprecated statements and their qualifiers; `unlinked`: those of statements that
-    no item has under that property; `direct`: those of direct claims that statements stand for.
+    no item has under that property; `direct`: those of direct claims that statements replace.
     """
     for name, query in _LITERAL_TABLES_STEPS.items():
         connection.execute(f"CREATE OR REPLACE TABLE staging.{name} AS {query}")
@@ -170,9 +168,9 @@ _THREADS = 2
 _ROWS_AT_ONCE = 1 << 17
 
 _TOLD = {
-    # by property first: lists of facts read one stretch, and look-ups name their properties
+    # by property first: a list of facts reads one contiguous range, and look-ups name their properties
     "edges": "SELECT DISTINCT subject, property, object FROM staging.edges ORDER BY property, subject, object",
-    # of two labels in one language the smaller one stays, whatever came first
+    # of two labels in one language the smaller one stays, regardless of order
     "labels": "SELECT item, language, min(text) AS text FROM staging.labels GROUP BY ALL ORDER BY item, language",
     "descriptions": (
         "SELECT item, language, min(text) AS text FROM staging.descriptions GROUP BY ALL ORDER BY item, language"
@@ -190,9 +188,9 @@ _TOLD = {
     "modified": f"SELECT item, max(modified) AS modified FROM staging.changes WHERE item <> {DUMP}"
     " GROUP BY item ORDER BY item",
 }
-"""What is said in the dump."""
+"""Queries of the tables taken from the dump, by name."""
 _DIGESTED = (*_TOLD, "literals", "claims")
-"""Tables that go into the digest."""
+"""Tables included in the digest."""
 
 _DERIVED = {
     "names": (
@@ -209,37 +207,37 @@ _DERIVED = {
         ") ORDER BY item"
     ),
 }
-"""The same again, sorted for other look-ups."""
+"""Queries of tables with the same content, sorted for other look-ups."""
 
 
 def connect_memory(spill: Path) -> duckdb.DuckDBPyConnection:
-    """Return a connection to an empty database in memory that may use the folder `spill` when memory is short."""
+    """Connect to an empty in-memory database that spills to the folder `spill` when memory is short."""
     connection = duckdb.connect(
         config={
             "memory_limit": _MEMORY_LIMIT,
             "threads": _THREADS,
             "temp_directory": str(spill),
-            # tables are those of the graph and those registered, never a variable of the same name
+            # tables are the graph's and the registered ones, never a Python variable of the same name
             "python_enable_replacements": False,
             "autoinstall_known_extensions": False,
             "autoload_known_extensions": False,
         }
     )
-    # it is drawn on standard output, which belongs to results
+    # DuckDB draws it on standard output, which is for results
     connection.execute("SET enable_progress_bar = false")
     return connection
 
 
 def attach_database(connection: duckdb.DuckDBPyConnection, path: Path, name: str, *, read_only: bool = False) -> None:
-    """Make a database file known to a connection under a name."""
+    """Attach a database file to a connection under a name."""
     quoted = str(path).replace("'", "''")
     connection.execute(f"ATTACH '{quoted}' AS {name}{' (READ_ONLY)' if read_only else ''}")
 
 
 def store_tables(connection: duckdb.DuckDBPyConnection, database: Path) -> tuple[dict[str, int], dict[str, int]]:
-    """Write the tables of a graph into a new database from `staging`, and use it.
+    """Write a graph's tables from `staging` into a new database, and make it the current one.
 
-    Returns the rows by table, and how many dates and numbers are not in `literals`, by reason (`store_literals`).
+    Returns table → number of rows, and reason → number of dates and numbers not in `literals` (`store_literals`).
     """
     attach_database(connection, database, "graph")
     connection.execute("USE graph")
@@ -248,26 +246,26 @@ def store_tables(connection: duckdb.DuckDBPyConnection, database: Path) -> tuple
     for name, query in {**_TOLD, **_DERIVED}.items():
         connection.execute(f"CREATE TABLE {name} AS {query}")
     connection.execute("CREATE TABLE malformed AS FROM staging.malformed ORDER BY file, line_no")
-    # closing writes out what is left too, but keeps to itself that the disk is full
+    # closing would write the rest too, but does not report a full disk
     connection.execute("CHECKPOINT graph")
     return {name: _read_value(connection, f"SELECT count(*) FROM {name}") for name in _DIGESTED}, left_out
 
 
 def find_dump_date(connection: duckdb.DuckDBPyConnection) -> str | None:
-    """Return the date that the dump gives for itself, else the latest change of an item; None when it says neither."""
+    """Return the dump's own date, else the latest change of an item; None if it has neither."""
     of_dump = _read_value(connection, f"SELECT max(modified) FROM staging.changes WHERE item = {DUMP}")
     found = of_dump or _read_value(connection, "SELECT max(modified) FROM staging.changes")
     return None if found is None else str(found)
 
 
 def digest_tables(connection: duckdb.DuckDBPyConnection, **beside: Any) -> str:
-    """Return the SHA-256 over all stored rows in their order and over what else shapes the answers."""
+    """Return the SHA-256 over all stored rows in order and over `beside`: whatever else affects results."""
     tables = {name: _digest_table(connection, name) for name in _DIGESTED}
     return digest_json({"tables": tables, **beside})
 
 
 def _digest_table(connection: duckdb.DuckDBPyConnection, name: str) -> dict[str, str]:
-    """Return a digest for each column, so that it does not depend on how rows are cut into batches."""
+    """Return a digest per column, which does not depend on how rows are split into batches."""
     reader = connection.sql(f"FROM {name}").to_arrow_reader(_ROWS_AT_ONCE)
     digests = {column: [hashlib.sha256() for _ in range(3)] for column in reader.schema.names}
     for batch in reader:
@@ -285,6 +283,6 @@ def _digest_table(connection: duckdb.DuckDBPyConnection, name: str) -> dict[str,
 
 
 def _read_value(connection: duckdb.DuckDBPyConnection, query: str) -> Any:
-    # a result that is not read to its end would block the connection
+    # a result not read to its end would block the connection
     [(value,)] = connection.execute(query).fetchall()
     return value

@@ -1,8 +1,8 @@
-"""Names and Wikipedia addresses in a text, the items that bear them, and the pairs that paths are looked for between (MultiHal §2.2).
+"""Find names and Wikipedia addresses in texts, their candidate items, and pairs to search paths between (MultiHal §2.2).
 
-Whatever finds them (Falcon 2.0, Wikipedia links, exact labels of a local graph) gives mentions of one form: a surface and
-up to three candidates. The `labels` linker is our own: every run of words that is a label or alias, longest first,
-none overlapping, its bearers ranked by how many edges they have.
+Every linker (Falcon 2.0, Wikipedia links, exact labels of a local graph) gives mentions: a surface and up to three
+candidates. The `labels` linker is our own: it takes every run of words that is a label or alias, longest first, without
+overlaps, and ranks the items with that name by number of edges.
 """
 
 import re
@@ -17,9 +17,9 @@ from factmill.tasks.text.values.literals import Date, Number, read_plain_date
 from factmill.tasks.text.values.written import read_number
 
 CANDIDATES = 3
-"""Items kept of each surface (§2.2)."""
+"""Largest number of items kept per surface (§2.2)."""
 LONGEST_NAME = 10
-"""Words in the longest name looked for."""
+"""Largest number of words in a name."""
 
 Linker = Literal["labels", "falcon"]
 
@@ -36,24 +36,24 @@ class Mention:
 
     surface: str
     qids: tuple[str, ...]
-    """Likeliest first, at most CANDIDATES."""
+    """Most likely first, at most CANDIDATES."""
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A run of words."""
+    """A run of consecutive words in a text."""
 
     start: int
-    """Number of the first word."""
+    """Index of the first word."""
     stop: int
     text: str
 
 
 def list_spans(text: str, function_words: Set[str]) -> list[Span]:
-    """Return the runs of words in a text that may be names: up to ten words, at least one of them with a meaning of its own.
+    """Return the runs of words that may be names: up to ten words, at least one of them a content word.
 
-    Function words, numbers and single letters have none: "It", "Seven", "10" and "I" are names only in quotation marks,
-    or as the whole text with a capital or a figure, since an answer is a name as it stands.
+    Function words, numbers and single letters are no content words: "It", "Seven", "10" and "I" count as names only in
+    quotation marks, or as the whole text with a capital or a digit, since a whole answer may be a name.
     """
     words = list(_WORD.finditer(text))
     has_meaning = [_has_meaning(word[0], function_words) for word in words]
@@ -70,7 +70,7 @@ def list_spans(text: str, function_words: Set[str]) -> list[Span]:
 
 
 def spell_variants(span: str) -> list[str]:
-    """Return the spellings under which a run of words is looked up, the one as written first."""
+    """Return the spellings to look a run of words up by, the original one first."""
     bare = span.rstrip(".")
     forms = [span, bare, _POSSESSIVE.sub("", bare), _ARTICLE.sub("", bare)]
     forms += [first + form[1:] for form in forms for first in (form[:1].upper(), form[:1].lower())]
@@ -80,10 +80,10 @@ def spell_variants(span: str) -> list[str]:
 def choose_mentions(
     spans: Iterable[Span], bearers: Mapping[str, Sequence[str]], degrees: Mapping[str, int]
 ) -> list[Mention]:
-    """Return the mentions among spans: longest first, none overlapping, in the order of the text.
+    """Select non-overlapping mentions among spans, longest first; return them in text order.
 
-    `bearers`: spelling → QIDs of the items with this label or alias; `degrees`: QID → number of edges. Candidates come by
-    degree, the smaller number first where two are alike.
+    `bearers`: spelling → QIDs of the items with this label or alias; `degrees`: QID → number of edges. Candidates are
+    sorted by descending degree, then by QID number.
     """
     taken: set[int] = set()
     chosen: list[tuple[int, Mention]] = []
@@ -115,16 +115,16 @@ def _has_meaning(word: str, function_words: Set[str]) -> bool:
 
 
 _ADDRESS = re.compile(r"https?://(?:[^\s<>\"'|,\]]|,(?=_)|(?<=\w)'(?=\w))+", re.IGNORECASE)
-"""A comma belongs to an address where an underscore follows, an apostrophe where it stands between letters."""
+"""A comma is part of an address if an underscore follows, an apostrophe if it is between letters."""
 _WIKIPEDIA = re.compile(r"([a-z-]+)\.(?:m\.)?wikipedia\.org", re.IGNORECASE)
 _OTHER_PAGES = re.compile(r"(?:Special|File|Category|Template|Help|Talk|User|Wikipedia|Portal|Draft)(?: talk)?:", re.I)
 
 
 def find_article_titles(texts: Iterable[str]) -> list[tuple[str, str | None]]:
-    """Return (address, title) of every Wikipedia address in the texts, each once.
+    """Return (address, title) of every distinct Wikipedia address in the texts.
 
-    The title is None for an edition in another language and for pages that are no articles. The case of an address is
-    kept, since titles depend on it; what stands behind # or ? is left out.
+    The title is None for editions in other languages and for pages that are not articles. Titles keep the address's
+    case and leave out what follows # or ?.
     """
     found: dict[str, str | None] = {}
     for text in texts:
@@ -137,7 +137,7 @@ def find_article_titles(texts: Iterable[str]) -> list[tuple[str, str | None]]:
 
 
 def _trim(address: str) -> str:
-    """Return an address without what belongs to the sentence around it."""
+    """Strip the punctuation of the surrounding sentence from an address."""
     trimmed = address.rstrip(".;:!?*")
     return trimmed[:-1] if trimmed.endswith(")") and trimmed.count("(") < trimmed.count(")") else trimmed
 
@@ -151,13 +151,13 @@ def _read_title(address: str) -> str | None:
 
 
 Target = int | Date | Number
-"""Number of the object's item, or the value."""
+"""Number of the object item, or the value."""
 Pair = tuple[str, int, Target]
-"""Row id, number of the subject, and what is looked for from there."""
+"""Row id, number of the subject item, and the target to search for from there."""
 
 
 def pair_up(row: LinkedQuestion) -> list[Pair]:
-    """Return a question's subject-object pairs, each once, without those of one item with itself."""
+    """Return a question's distinct subject-target pairs; an item is not paired with itself."""
     subjects = list(dict.fromkeys(id_number(link.qid) for link in row.subject_links))
     if row.answer_type == "other":
         objects = list(dict.fromkeys(id_number(link.qid) for link in row.object_links))

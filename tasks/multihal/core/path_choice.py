@@ -1,9 +1,9 @@
-"""Paths in words, and how a judge chooses among a question's paths and scores each (MultiHal §2.2, §2.3, Appendix E).
+"""Format paths as text; let a judge select among a question's paths and score each (MultiHal §2.2, §2.3, Appendix E).
 
-More than ten paths are shown twice, each time in another order, since judges favour what stands at certain places; what
-both passes pick is chosen. A pick counts only when it is one of the given paths, letter for letter. After three such
-rounds what is still missing to ten is drawn at random from the rest, and each path says how it was chosen. Orders and
-draws come from the question's id, so a rebuild makes the same ones.
+If there are more than ten paths, the judge sees them twice in different orders, since judges favour certain positions;
+paths picked in both passes are selected. A pick counts only if it equals a given path letter for letter. After at most
+three rounds, random paths fill up to ten, and each path records how it was selected. Orders and draws are seeded by the
+question's id, so a rebuild repeats them.
 """
 
 import random
@@ -21,59 +21,59 @@ from factmill.tasks.text.translating.protected import write_value
 from factmill.tasks.text.values.literals import canonical_number, date_key, format_value
 
 PATHS_WANTED = 10
-"""So many paths of a question are scored (§2.3)."""
+"""Largest number of paths scored per question (§2.3)."""
 ROUNDS = 3
-"""So often a judge is asked to choose, two passes each (§2.3)."""
+"""Largest number of selection rounds, of two passes each (§2.3)."""
 LOWEST_KEPT = 4
-"""Paths with this score or a higher one are published (§2.3)."""
+"""Lowest score that is published by default (§2.3)."""
 
 NO_PATH = "none"
-"""What a judge picks when no path is of any help."""
+"""The judge's pick when no path helps."""
 
 ChosenBy = Literal["all", "judge", "chance"]
-"""`all`: ten or fewer, none was left out; `judge`: both passes of a round picked it; `chance`: drawn to fill up."""
+"""`all`: there were ten or fewer; `judge`: both passes of a round picked it; `chance`: drawn to fill up."""
 
 SELECTION = Form(kind="lines", head="Path", is_open=True)
 """`Path: …` lines."""
 SCORE = Form(folds=True, last_counts=True)
-"""`Score: n`, reasons before it or none."""
+"""`Score: n`, optionally after reasons."""
 _PICK = re.compile(r"^Path:[ \t]*(.*)$", re.IGNORECASE | re.MULTILINE)
 _SCORE = re.compile(
     r"\bScore\W{0,4}?[:=|]\W{0,4}?(-?[0-9]+(?:[.,][0-9]+)?(?:[ \t]*(?:/|out of|of|to|or|[-–—])[ \t]*[0-9]+)?)",
     re.IGNORECASE,
 )
-"""A score with what may stand behind it: a half, a range, another scale."""
+"""A score with what may follow it: a fraction, a range, another scale."""
 _BARE_SCORE = re.compile(r"[1-5](?:[ \t]*/[ \t]*5)?\.?")
 _WHOLE_SCORE = re.compile(r"([1-5])(?:[ \t]*(?:/|out of|of)[ \t]*5)?", re.IGNORECASE)
 
 
 @dataclass(slots=True)
 class Choice:
-    """Choosing among the paths of one question, round by round."""
+    """State of the selection among one question's paths, round by round."""
 
     question_id: str
     given: tuple[str, ...]
-    """All paths as labels; of equal ones the first stands for all."""
+    """All paths as text, without repeats."""
     picked: dict[str, None] = field(default_factory=dict)
-    """What both passes of a round picked, in order."""
+    """Paths picked in both passes of a round, in order."""
     invented: int = 0
-    """Picks that are none of the given paths."""
+    """Number of picks that are not among the given paths."""
     rounds: int = 0
 
     @property
     def is_open(self) -> bool:
-        """True while another round may find more."""
+        """True while another round may add paths."""
         wanted = min(PATHS_WANTED, len(self.given))
         return len(self.given) > PATHS_WANTED and self.rounds < ROUNDS and len(self.picked) < wanted
 
     def order(self, turn: Literal[1, 2]) -> list[str]:
-        """Return the paths in the order of a pass of the coming round."""
+        """Return the paths shuffled for a pass of the next round."""
         shuffled = list(self.given)
         _chance(self.question_id, self.rounds, turn).shuffle(shuffled)
         return shuffled
 
     def take(self, first: Sequence[str], second: Sequence[str]) -> None:
-        """Take in what the two passes of a round picked."""
+        """Add the picks of a round's two passes."""
         known, again = set(self.given), set(second)
         self.invented += sum(pick not in known for pick in (*first, *second))
         for pick in first:
@@ -82,7 +82,7 @@ class Choice:
         self.rounds += 1
 
     def finish(self) -> dict[str, ChosenBy]:
-        """Return the chosen paths in their given order, at most ten, with how each was chosen."""
+        """Return at most ten selected paths in their given order → how each was selected."""
         if len(self.given) <= PATHS_WANTED:
             return dict.fromkeys(self.given, "all")
         by_judge = list(self.picked)[:PATHS_WANTED]
@@ -93,34 +93,34 @@ class Choice:
 
 
 def open_choice(question_id: str, paths: Sequence[str]) -> Choice:
-    """Return a choice among paths given as labels."""
+    """Start a selection among paths given as text."""
     return Choice(question_id, tuple(dict.fromkeys(paths)))
 
 
 def format_path(labels: Sequence[str]) -> str:
-    """Return a path on one line, its parts parted by semicolons (Table 6, trip_labels)."""
+    """Format a path on one line, its parts separated by semicolons (Table 6, trip_labels)."""
     return "; ".join(" ".join(label.split()) for label in labels)
 
 
 def count_scored(paths: Iterable[Sequence[str]]) -> int:
-    """Return how many of a question's paths, given by their labels, are scored."""
+    """Count how many of a question's paths, given by their labels, get a score."""
     return min(PATHS_WANTED, len({format_path(labels) for labels in paths}))
 
 
 def ask_selection(prompt: Prompt, question: str, answers: Sequence[str], paths: Sequence[str]) -> Ask:
-    """Ask for the best of the paths, in this order."""
+    """Fill in the prompt that asks for the best of the paths, shown in this order."""
     return fill_in(
         prompt, question=question, answer="; ".join(answers), paths="\n".join(paths), number=str(PATHS_WANTED)
     )
 
 
 def ask_score(prompt: Prompt, question: str, answers: Sequence[str], path: str) -> Ask:
-    """Ask for the score of one path."""
+    """Fill in the prompt that asks for one path's score."""
     return fill_in(prompt, question=question, answer="; ".join(answers), path=path)
 
 
 def read_selection(text: str) -> list[str] | Unreadable:
-    """Return the picks in a reply, each once, at most ten, none for "Path: none"; Unreadable when no line has the agreed form."""
+    """Parse at most ten distinct picks from a reply, none for "Path: none"; Unreadable without a `Path:` line."""
     picks = list(dict.fromkeys(pick for pick in _PICK.findall(text) if pick))
     if not picks:
         return Unreadable('no line of the form "Path: …"')
@@ -128,9 +128,9 @@ def read_selection(text: str) -> list[str] | Unreadable:
 
 
 def read_score(text: str) -> int | Unreadable:
-    """Return the score in a reply, the last one where there are several; Unreadable when it is none from 1 to 5.
+    """Parse the last score in a reply; Unreadable unless it is a whole number from 1 to 5.
 
-    A number alone, or one of five (4/5), is a score too, a range never.
+    A bare number and a fraction of five (4/5) are scores too; a range is not.
     """
     if _BARE_SCORE.fullmatch(text):
         return int(text[0])
@@ -150,7 +150,7 @@ _IN_NO_WORDS = re.compile(rf"\S+://|www\.|File:|.*\.(?:{_FILES})$", re.IGNORECAS
 
 
 def list_labels(path: Path, labels: Mapping[str, str]) -> list[str]:
-    """Return a path in words: labels, and a value as a reader writes it (a semicolon would part it in two)."""
+    """Return a path's labels and its value in readable form; semicolons become commas since they separate parts."""
     told = [labels.get(part, part) for part in path.ids]
     if not is_qid(path.ids[-1]):
         value = format_value(path.ids[-1], path.precision, labels.get(path.unit, path.unit) if path.unit else None)
@@ -159,14 +159,14 @@ def list_labels(path: Path, labels: Mapping[str, str]) -> list[str]:
 
 
 def list_ids(path: Path) -> Iterator[str]:
-    """Yield the ids of a path that need a label, its unit's among them."""
+    """Yield the ids of a path that need a label, including its unit's."""
     yield from filter(is_id, path.ids)
     if path.unit:
         yield path.unit
 
 
 def find_wordless(path: Path, labels: Mapping[str, str]) -> list[str]:
-    """Return the parts of a path that are neither a label in words nor, at its end, a number or date."""
+    """Return the parts of a path that are neither a label with words nor, at the end, a number or date."""
     told = [(part, labels.get(part, part)) for part in path.ids]
     wordless = [
         told_part for part, told_part in told if is_id(part) and (is_id(told_part) or _IN_NO_WORDS.match(told_part))

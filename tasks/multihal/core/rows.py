@@ -1,4 +1,4 @@
-"""Rows of MultiHal, one model a stage; the last is the published table (paper §2, Appendix A, Table 6)."""
+"""Row models of MultiHal, one per stage, and of its published tables (paper §2, Appendix A, Table 6)."""
 
 from typing import Literal
 
@@ -7,17 +7,17 @@ from pydantic import Field
 from factmill.tasks.core.rows import Row, StrictModel
 
 AnswerType = Literal["date", "rank", "numerical", "other"]
-"""What kind of thing the answer is; the first three are looked for as values, `other` as items."""
+"""Type of an answer: the first three are searched for as values, `other` as items."""
 
 Drop = Literal["pair_failed", "part_without_label", "part_in_no_words", "ends_alike", "not_selected", "same_words"]
-"""Why a path is left out before scoring."""
+"""Why a path is dropped before scoring."""
 
 TAGS = {"eng": "en", "deu": "de", "fra": "fr", "ita": "it", "spa": "es", "por": "pt"}
-"""Language as published → Wikidata's tag, which translators are asked for too."""
+"""Published language code → Wikidata's language tag, which translators take too."""
 
 
 class _Question(Row):
-    """What a foundation says of a question, and what is published of it."""
+    """Columns that a question has from its foundation to the published table."""
 
     source_dataset: str
     """Foundation: halueval, truthfulqa, felm, halubench, shroom2024, defan, simpleqa."""
@@ -30,33 +30,33 @@ class _Question(Row):
     output: str
     """The expected answer."""
     optional_output: list[str] = Field(default_factory=list)
-    """Other answers that are right too; in a translated row those that the translator can translate."""
+    """Other right answers; in a translated row, only those that the translator can translate."""
     incorrect_answers: list[str] = Field(default_factory=list)
-    """Answers that are wrong; in a translated row those that the translator can translate."""
+    """Wrong answers; in a translated row, only those that the translator can translate."""
     context: list[str] = Field(default_factory=list)
     """Passages or addresses that the foundation gives with the question, in its own language, English."""
 
 
 class FoundationQuestion(_Question):
-    """A question of one of the seven foundations, as its reader leaves it (paper §2, Table 1)."""
+    """A question as read from one of the seven foundations (paper §2, Table 1)."""
 
     answer_type: AnswerType | None = None
-    """As the foundation states it; null where it does not."""
+    """As stated by the foundation; null if not stated."""
     disputed_answers: list[str] = Field(default_factory=list)
-    """Answers of united questions that agree with none of the right ones: taken neither for right nor for wrong."""
+    """Answers of merged questions that agree with none of the right ones; they count neither as right nor as wrong."""
     source_name: str
-    """File that the row stands in."""
+    """File that holds the row."""
     source_row: int
     """Number of the row in its file, from 1."""
 
 
 class TypedQuestion(FoundationQuestion):
-    """With the kind of its answer, and the value to look for where it is one."""
+    """A question with its answer's type and, where the answer is a value, the value to look for."""
 
     looked_for: str | None
-    """The answer as a value in canonical form (1952-03-11, 1952, 1234.5); null when it is looked for as an item."""
+    """The answer as a value in canonical form (1952-03-11, 1952, 1234.5); null if it is searched for as items."""
     looked_for_unit: str | None
-    """QID of the unit of a number; null for any."""
+    """QID of a number's unit; null for any unit."""
 
 
 class Link(StrictModel):
@@ -64,24 +64,24 @@ class Link(StrictModel):
 
     qid: str
     surface: str
-    """The name or address as it stands in the text."""
+    """The name or address as written in the text."""
     via: str
     """Linker that found it: labels, falcon, dbpedia or wikipedia."""
     rank: int
-    """Place among the candidates of the surface, from 1."""
+    """Rank among the candidates of the surface, from 1."""
     redirected_from: str | None = None
-    """QID that the linker gave, where it redirects to this one."""
+    """QID returned by the linker, if it redirects to this one."""
 
 
 class LinkedQuestion(TypedQuestion):
-    """With the items that the question and the answer name (§2.2)."""
+    """A question with the items that question and answer name (§2.2)."""
 
     subject_links: list[Link]
     """Items named in the question or by the addresses of its context."""
     object_links: list[Link]
-    """Items named in the answers; none is needed where the answer is a value."""
+    """Items named in the answers; may be empty where the answer is a value."""
     missed: list[str]
-    """Names and addresses that no item was found for, with the cause."""
+    """Names and addresses without an item, each with the cause."""
 
 
 class Path(StrictModel):
@@ -90,12 +90,12 @@ class Path(StrictModel):
     subject: str
     """QID."""
     object: str
-    """QID, or the value that was looked for."""
+    """QID, or the value searched for."""
     hops: int
     backward: bool
-    """True when it runs from object to subject."""
+    """True if it runs from object to subject."""
     ids: list[str]
-    """Items and properties from start to end, a value as it stands in the RDF."""
+    """Items and properties from start to end; a value as written in the RDF."""
     labels: list[str]
     """The same in words; empty until labels are looked up."""
     statement: str | None
@@ -105,23 +105,23 @@ class Path(StrictModel):
 
 
 class MinedQuestion(LinkedQuestion):
-    """With its paths."""
+    """A question with its paths."""
 
     pairs: int
-    """Number of subject-object pairs that were searched."""
+    """Number of subject-object pairs searched."""
     paths_in_all: int
-    """Number of paths there are, before any cap."""
+    """Number of existing paths, before any cap."""
     paths: list[Path]
 
 
 class ChosenPath(Path):
-    """A path that goes to the judge for a score."""
+    """A path selected for scoring by the judge."""
 
     chosen_by: Literal["all", "judge", "chance"]
 
 
 class SelectedQuestion(LinkedQuestion):
-    """With at most ten paths (§2.3)."""
+    """A question with at most ten selected paths (§2.3)."""
 
     pairs: int
     paths_in_all: int
@@ -129,7 +129,7 @@ class SelectedQuestion(LinkedQuestion):
 
 
 class ScoredPath(TypedQuestion):
-    """One path of a question, with the judge's score; the id is the question's with the path's number behind it."""
+    """One path of a question, with the judge's score; the id is the question's id followed by the path's number."""
 
     question_id: str
     subjects: list[str]
@@ -147,37 +147,37 @@ class ScoredPath(TypedQuestion):
 
 class _PathIds(Row):
     path_id: str
-    """Question and path, as the paper's ids are (tqa_gen_3_7); `id` is this with the language behind it."""
+    """Id of question and path, in the paper's form (tqa_gen_3_7); `id` is this followed by the language."""
     question_id: str
-    """The question that the path is of; the id without its number."""
+    """Id of the path's question: `path_id` without the path's number."""
 
 
 class MultiHalRow(_Question, _PathIds):
-    """One path of one question in one language, as published (Appendix A, Table 6); the ids are its first columns."""
+    """One path of one question in one language, as published (Appendix A, Table 6); ids are the first columns."""
 
     answer_type: AnswerType
-    """Kind of the answer: date, rank or numerical, which are looked for as values, or other, for which items stand."""
+    """Type of the answer: date, rank or numerical (searched for as values) or other (searched for as items)."""
     subjects: list[str]
     """QIDs found in the question."""
     objects: list[str]
-    """QIDs found in the answer, or the value that was looked for."""
+    """QIDs found in the answer, or the value searched for."""
     responses: list[str]
-    """All the ids of the path, with the statement that holds a value."""
+    """All ids of the path, including the statement that holds a value."""
     responses_formatted: list[str]
-    """The ids of the path's items and properties, values as they are."""
+    """Ids of the path's items and properties, and its value unchanged."""
     trip_labels: list[str]
     """The path in words."""
     part_sources: list[str]
-    """Where each part of the path's words comes from: wikidata, translated, value or kept."""
+    """Origin of each part of `trip_labels`: wikidata, translated, value or kept."""
     chosen_by: Literal["all", "judge", "chance"]
-    """How it came among the ten that are scored: there were no more at all, the judge chose it, or it was drawn to fill up."""
+    """How the path became one of the ten scored: all (no more existed), judge (chosen) or chance (drawn to fill up)."""
     judged_by: str
-    """Model that scored it; `scripted replies` are no language model's."""
+    """Model that scored the path; `scripted replies` is not a language model."""
     judged_score: int
-    """From 1 to 5: how well the path bears the answer out; 4 and 5 are published unless the build was told otherwise."""
+    """From 1 to 5: how well the path supports the answer; by default only paths with 4 or 5 are published."""
     language: str
-    """eng, deu, fra, ita, spa or por; dates and numbers of questions and answers are written as CLDR has it, those of
-    Portuguese as in Brazil. Paths have values as in English."""
+    """eng, deu, fra, ita, spa or por. Dates and numbers in questions and answers follow CLDR, Portuguese ones as in
+    Brazil; values in paths are written as in English."""
     translated_by: str | None
     """Model that translated question and answers; null for English."""
     source_name: str
@@ -185,17 +185,17 @@ class MultiHalRow(_Question, _PathIds):
     source_row: int
     """Number of the row in its file, from 1."""
     disputed_answers: list[str]
-    """Answers of questions united with this one that agree with none of its own: taken neither for right nor for wrong."""
+    """Answers of merged questions that agree with none of this row's own; they count neither as right nor as wrong."""
 
 
 class DroppedPath(Row):
-    """A path that was left out before scoring, or a pair whose paths could not be searched, and why."""
+    """A path dropped before scoring, or a pair whose search failed, with the reason."""
 
     question_id: str
-    """The question that the path is of."""
+    """Id of the path's question."""
     path_ids: list[str]
-    """The ids of the path's items and properties."""
+    """Ids of the path's items and properties."""
     reason: Drop
-    """Why it was left out, as a code."""
+    """Drop reason, as a code."""
     detail: str
-    """The particulars."""
+    """Details of the reason."""

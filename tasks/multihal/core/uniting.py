@@ -1,16 +1,16 @@
-"""Questions of several foundations united into the earliest; answers that refuse; the type of an answer (MultiHal §2.1, §2.2, Appendix B).
+"""Merge duplicate questions into the first, detect refusals, classify answers (MultiHal §2.1, §2.2, Appendix B).
 
-Embeddings hardly tell 2018 from 2019: most pairs of different questions above the paper's cosine differ in a number, a
-code or a name, and united they would take each other's answers for right. Such pairs are distinguished by what they say,
-and by the passages that they rest on. Foundations may still answer one question differently: then the answers that agree
-with none of the first row's are kept as disputed ones, and count neither as right nor as wrong.
+Embeddings hardly distinguish 2018 from 2019: most pairs of different questions above the paper's cosine differ in a
+number, a code or a name. Merged, they would accept each other's answers as right. So the wording and the supporting
+passages of such pairs are compared too. Foundations may still answer one question differently: answers that agree with
+none of the first row's are kept as disputed and count neither as right nor as wrong.
 
-The foundation's own word counts where the answer bears it out: a "number" that cannot be read as one is looked for as
-items. Where the foundation says nothing, a text that is a date as a whole is a date, one that is a number is a number,
-but a number word with something else behind it is a name (One Direction) unless that something is a unit of measure.
+The type stated by the foundation counts if the answer confirms it: a "number" that cannot be parsed is searched for as
+items. If no type is stated, a text that is a date as a whole is a date, and one that is a number is a number. A number
+word followed by something else is a name (One Direction) unless a unit of measure follows.
 
-Case does not matter, and typographic quotation marks are as good as plain ones; nothing else is made equal, so that an
-answer which only begins like a refusal stays.
+Refusals are compared without regard to case, and typographic quotation marks equal plain ones; nothing else is
+normalised, so an answer that only begins like a refusal stays.
 """
 
 import re
@@ -30,12 +30,12 @@ from factmill.tasks.text.values.words import is_number, read_amounts
 from factmill.tasks.text.values.written import look_for, read_answer_date, read_number
 
 Union = Literal["ours", "paper"]
-"""Which of the questions with near embeddings are one: those that agree in numbers, codes, names and passages, or all."""
+"""Which questions with near embeddings are duplicates: those with equal numbers, codes, names and passages, or all."""
 
 _QUOTED = re.compile(r"[\"“„«](.+?)[\"”“»]|(?<!\w)['‘](.+?)['’](?!\w)")
 _EDGES = "()[]{}.,;:!?\"'“”‘’«»"
 _PASSAGE_WORDS = 5
-"""Fewest words of a context that a question rests on; addresses and remarks such as "indexical" say where it is from."""
+"""Least number of words of a supporting passage; addresses and remarks such as "indexical" only name the origin."""
 
 
 def keep_alike(questions: Sequence[FoundationQuestion], duplicates: Duplicates) -> Duplicates:
@@ -51,12 +51,12 @@ def keep_alike(questions: Sequence[FoundationQuestion], duplicates: Duplicates) 
 
 
 def is_alike(one: str, other: str) -> bool:
-    """True when two questions say the same numbers, ordinals, codes and quoted names, and neither has a name of its own."""
+    """True if both questions have the same numbers, ordinals, codes, quoted names and capitalised words."""
     return _list_particulars(one) == _list_particulars(other) and _names_all(one, other) and _names_all(other, one)
 
 
 def _list_particulars(question: str) -> tuple[list[object], list[str], list[str]]:
-    """Return numbers and ordinals, codes (PS5, FIFA, B) and quoted names, each in the order of the text."""
+    """Return numbers and ordinals, codes (PS5, FIFA, B), and quoted names, each in text order."""
     said = [each.value for each in read_amounts(question)]
     counted: list[object] = [value for value in said if is_number(value) or str(value)[0].isdigit()]
     words = [word.strip(_EDGES).removesuffix("'s").removesuffix("’s") for word in question.split()]
@@ -70,7 +70,7 @@ def _is_code(word: str) -> bool:
 
 
 def _names_all(one: str, other: str) -> bool:
-    """True when every capitalised word of a question but the first stands in the other, however it is written there."""
+    """True if every capitalised word of `one`, except its first, occurs in `other` in any case."""
     told = {each.value for each in read_amounts(other)}
     return all(each.value in told for each in read_amounts(one[:1].lower() + one[1:]) if each.is_capital)
 
@@ -78,12 +78,11 @@ def _names_all(one: str, other: str) -> bool:
 def unite_questions(
     questions: Sequence[FoundationQuestion], duplicates: Duplicates, union: Union = "ours"
 ) -> Iterator[FoundationQuestion | Merged]:
-    """Yield what becomes of each question, in order: itself, with what its duplicates add, or Merged into the first.
+    """Yield each question's outcome, in order: the question extended by its duplicates, or Merged into the first.
 
-    The first keeps its question and answer. The others' answers join its optional ones where they agree with an answer
-    that is accepted already, else its disputed ones (with the paper's union all of them join the optional ones).
-    Incorrect answers and contexts are put together, none twice (case and spaces aside); what any of them takes for
-    right is not incorrect.
+    The first keeps its question and answer. The others' answers become optional if they agree with an answer already
+    accepted, else disputed (by the paper's rule all become optional). Incorrect answers and contexts are combined
+    without repeats (ignoring case and spaces); an answer that any duplicate counts as right is not incorrect.
     """
     if duplicates.count != len(questions):
         raise ValueError(f"{len(questions)} questions, but duplicates among {duplicates.count} rows")
@@ -103,7 +102,7 @@ def unite_questions(
 
 
 def _list_passages(question: FoundationQuestion) -> frozenset[str] | None:
-    """Return the passages that a question rests on; None when it rests on none."""
+    """Return a question's supporting passages; None if it has none."""
     texts = (text for text in question.context if "://" not in text and len(text.split()) >= _PASSAGE_WORDS)
     return frozenset(map(_fold, texts)) or None
 
@@ -111,7 +110,7 @@ def _list_passages(question: FoundationQuestion) -> frozenset[str] | None:
 def _unite(first: FoundationQuestion, group: Sequence[FoundationQuestion], union: Union) -> FoundationQuestion:
     given = [[row.output, *row.optional_output] for row in group]
     right = list(given.pop(0))
-    # an answer that agrees with one may agree with what that one brings along
+    # repeat: an answer may agree with one that was only just added
     while joining := [answers for answers in given if union == "paper" or _agree(right, answers)]:
         right += [answer for answers in joining for answer in answers]
         given = [answers for answers in given if answers not in joining]
@@ -123,13 +122,13 @@ def _unite(first: FoundationQuestion, group: Sequence[FoundationQuestion], union
         incorrect_answers=incorrect,
         disputed_answers=_leave_out(disputed, right),
         context=context,
-        # a row must be used as each foundation whose words it holds allows
+        # a merged row is subject to the licence of every foundation it contains text of
         licence=" AND ".join(dict.fromkeys(row.licence for row in group)),
     )
 
 
 def _agree(some: Sequence[str], others: Sequence[str]) -> bool:
-    """True when an answer of one list is an answer of the other, or one contains it."""
+    """True if an answer of one list equals, contains or is contained in an answer of the other."""
     return any(
         normalise(one) == normalise(other)
         or find_answer(one, read_known_text(other)).found
@@ -140,7 +139,7 @@ def _agree(some: Sequence[str], others: Sequence[str]) -> bool:
 
 
 def _leave_out(texts: Iterable[str], others: Iterable[str]) -> list[str]:
-    """Return the texts in order, without repeats and without the others."""
+    """Return the texts in order, without repeats and without those in `others` (case and spaces aside)."""
     seen = {_fold(text) for text in others}
     left: dict[str, str] = {}
     for text in texts:
@@ -157,12 +156,12 @@ _PLAIN_QUOTES = str.maketrans("‘’‚‛“”„‟", "''''\"\"\"\"")
 
 
 def read_refusals(phrases: Iterable[str]) -> frozenset[str]:
-    """Return the phrases in the form in which answers are compared with them."""
+    """Return the phrases normalised for comparison with answers."""
     return frozenset(map(_flatten, phrases))
 
 
 def is_refusal(answer: str, refusals: frozenset[str]) -> bool:
-    """True when the answer as a whole is one of the phrases."""
+    """True if the whole answer is one of the normalised phrases."""
     return _flatten(answer) in refusals
 
 
@@ -172,15 +171,18 @@ def _flatten(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class SettledType:
-    """The type of an answer, and the value that is looked for."""
+    """Type of an answer and the value to look for."""
 
     answer_type: AnswerType
     value: Date | Number | None = None
-    """None for what is looked for as items, and for a number in a unit that is not known, which nothing is."""
+    """None if the answer is searched for as items, and for a number in an unknown unit, which matches nothing."""
 
 
 def settle_answer_type(answer: str, stated: AnswerType | None, units: Mapping[str, int], question: str) -> SettledType:
-    """Return the type of an answer; `units` are those known by name (assets.load_units), the question may order dates and name what is counted."""
+    """Classify an answer as date, rank, numerical or other.
+
+    `units`: name → QID number (assets.load_units); `question` may decide the order of day and month and name the unit.
+    """
     if stated in (None, "date") and (date := read_answer_date(answer, question)):
         return SettledType("date", date)
     written = None if stated in ("other", "date") else read_number(answer)

@@ -1,4 +1,4 @@
-"""MultiHal's evaluation as commands know it: what is asked, how answers are scored and measured, and the record (paper §3)."""
+"""MultiHal's evaluation definition: questions, scoring, metrics, figures and report items (paper §3)."""
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
@@ -54,11 +54,11 @@ PAIRED = {
     "nli": {"entailment": ENTAILMENT, "contradiction": CONTRADICTION},
     "consistency": {"consistency": CONSISTENT},
 }
-"""Option that names a cross-encoder → each metric that it gives → what the label for it may be called."""
+"""Option that names a cross-encoder → metrics that the model gives → possible names of each metric's label."""
 
 
 class MultiHalEvaluationParams(EvaluationParams):
-    """What an evaluation on MultiHal can be told."""
+    """Options of an evaluation on MultiHal."""
 
     setting: Annotated[tuple[Literal["qa", "kg_rag"], ...], Option("--setting", "NAME")] = ()
     """Only this setting (repeatable). Default: both, as in the paper."""
@@ -70,24 +70,24 @@ class MultiHalEvaluationParams(EvaluationParams):
     """Also score how consistent answers are with the gold ones by this cross-encoder, of one score or with a label for it."""
 
     def list_roles(self) -> tuple[str, ...]:
-        """Return the model under test, and the sentence encoder that compares its answers."""
+        """Return the roles used: the model under test and the sentence encoder that compares its answers."""
         return (*super().list_roles(), "embedder")
 
 
 class MultiHalEvaluationInputs(EvaluationInputs):
-    """What the steps of MultiHal's evaluation read."""
+    """Resolved inputs of MultiHal's evaluation."""
 
     params: MultiHalEvaluationParams
     embedder: dict[str, str] = Field(default={})
     """Name and digest of the sentence encoder."""
     nli: dict[str, str] | None = None
-    """Name and digest of the model of entailment; None: that is not scored."""
+    """Name and digest of the entailment model; None: entailment is not scored."""
     consistency: dict[str, str] | None = None
-    """Name and digest of the model of consistency; None: that is not scored."""
+    """Name and digest of the consistency model; None: consistency is not scored."""
 
 
 def tell_skipped(params: MultiHalEvaluationParams) -> list[str]:
-    """Return a sentence on each kind of score for which no model was given."""
+    """Return a sentence per cross-encoder option without a model, naming the scores it leaves out."""
     return [
         f"no scores of {' and '.join(kinds)}: --{option} names no cross-encoder (factmill models add cross-encoder --help)"
         for option, kinds in PAIRED.items()
@@ -96,7 +96,7 @@ def tell_skipped(params: MultiHalEvaluationParams) -> list[str]:
 
 
 def list_questions(rows: pa.Table, inputs: MultiHalEvaluationInputs) -> Iterator[MultiHalAsked]:
-    """Yield every question in every setting and language: alone once, with each of its paths."""
+    """Yield the questions of every setting and language: in qa once per question, in kg_rag once per path."""
     read = rows_from_arrow(MultiHalRow, rows)
     drawn = draw_clusters([row.question_id for row in read], inputs.params)
     wanted = inputs.params.languages
@@ -111,13 +111,13 @@ def _ask_once(rows: Sequence[MultiHalRow]) -> Iterator[MultiHalAsked]:
 
 
 def guess_answers(rows: pa.Table) -> Callable[[MultiHalAsked], str]:
-    """Return what the built-in guesser says to a question; `rows`: of the measured build."""
+    """Return the built-in guesser, a function from question to answer; `rows`: the measured build's."""
     guesses = answers.guess_answers(rows_from_arrow(MultiHalRow, rows))
     return lambda asked: guesses[asked.cluster, asked.language]
 
 
 def fill_prompt(asked: MultiHalAsked, _: object = None) -> Ask:
-    """Return a question as its setting's prompt (Appendix F, Listings 10 and 11)."""
+    """Fill in the prompt of a question's setting (Appendix F, Listings 10 and 11)."""
     if asked.setting == "kg_rag":
         return fill_in(load_prompt(KG_RAG), question=asked.question, path=asked.path)
     return fill_in(load_prompt(QA), question=asked.question)
@@ -130,12 +130,12 @@ SCORE, DEVIATION, DELTA, RANKS = (
     "spearman_judged_score",
 )
 BOTH = "kg_rag - qa"
-"""Under which differences of the two settings stand."""
+"""Setting name of differences between the two settings."""
 GROUPS = ("language", "source_dataset", "domain")
 
 
 def measure_multihal(answers: pa.Table, seed: int) -> tuple[pa.Table, list[Metric]]:
-    """Return the rows of scores and the metrics of answers (rows of `ScoredMultiHal`)."""
+    """Return score rows and metrics of answers (rows of `ScoredMultiHal`)."""
     values = to_floats(answers["semantic_score"])
     scores = score_rows(answers, SCORE, values)
     given = gather_scores(scores, answers, GROUPS, is_share=False, unit="cosine")
@@ -157,7 +157,7 @@ def measure_multihal(answers: pa.Table, seed: int) -> tuple[pa.Table, list[Metri
 
 
 def find_deltas(answers: pa.Table, with_path: pa.Table) -> Floats:
-    """Return what each path adds to the score of its question asked alone; NaN where one of the two is unscored."""
+    """Return each path's gain in score over its question without a path; NaN if one of the two is unscored."""
     alone = answers.filter(pc.equal(answers["setting"], "qa"))
     keys = zip(alone["cluster"].to_pylist(), alone["language"].to_pylist(), strict=True)
     known = dict(zip(keys, to_floats(alone["semantic_score"]), strict=True))
@@ -167,7 +167,7 @@ def find_deltas(answers: pa.Table, with_path: pa.Table) -> Floats:
 
 
 def _deviation(metric: Metric, answers: pa.Table) -> Metric:
-    """Return the standard deviation beside a mean (n − 1 below; Figure 3)."""
+    """Return the metric for the standard deviation that goes with a mean (denominator n − 1; Figure 3)."""
     chosen = pc.equal(answers["setting"], metric.setting)
     if metric.group_by:
         chosen = pc.and_(chosen, pc.equal(answers[metric.group_by], metric.group))
@@ -210,7 +210,7 @@ def _rank(with_path: pa.Table, seed: int) -> Iterator[Metric]:
 
 
 def draw_figures(metrics: Sequence[EvaluationMetric]) -> list[Figure]:
-    """Return Figure 3, and what a path adds, by language and by foundation."""
+    """Return Figure 3 and the gain from a path, by language and by foundation."""
     titles = {"language": "What a path adds, by language", "source_dataset": "What a path adds, by foundation"}
     note = "Semantic score with a path less that of the same question asked alone; whiskers are 95 % intervals over questions."
     deltas = [
@@ -258,7 +258,7 @@ def _place(metric: EvaluationMetric) -> tuple[str, str, str]:
 
 
 def list_items(answers: pa.Table) -> list[Item]:
-    """Return the answers (rows of `ScoredMultiHal`) as a report's browser tells them."""
+    """Return answers (rows of `ScoredMultiHal`) as items for a report's answer browser."""
     return [
         Item(
             answer_id=each["id"],
@@ -286,7 +286,7 @@ _TABLE_8 = {
     "spa": ((0.53, 0.72), (0.53, 0.72), (0.39, 0.51)),
     "por": ((0.50, 0.79), (0.41, 0.55), (0.42, 0.61)),
 }
-"""Language → QA and KG-RAG of each model."""
+"""Language → the paper's semantic scores (QA, KG-RAG) of each model."""
 PAPER = tuple(
     PaperFigure(
         metric=SCORE,
@@ -305,7 +305,7 @@ PAPER = tuple(
 
 
 def score_multihal(answers: pa.Table, inputs: MultiHalEvaluationInputs, tools: Tools) -> pa.Table:
-    """Return answers (rows of `MultiHalAnswer`) with their scores, as `ScoredMultiHal` has them."""
+    """Add the score columns of `ScoredMultiHal` to answers (rows of `MultiHalAnswer`)."""
     said: list[str] = answers["answer_read"].to_pylist()
     accepted: list[list[str]] = answers["accepted"].to_pylist()
     texts = sorted({*said, *(text for each in accepted for text in each)})
@@ -322,7 +322,7 @@ def score_multihal(answers: pa.Table, inputs: MultiHalEvaluationInputs, tools: T
 
 
 def _score_pairs(option: str, model: str | None, pairs: Sequence[Sequence[Pair]], tools: Tools) -> dict[str, pa.Array]:
-    """Return the columns of one cross-encoder: each metric's, and the model's name; nulls where it is not given."""
+    """Return one cross-encoder's columns: its metrics and the model's name; nulls and "" if no model is given."""
     kinds, named = PAIRED[option], f"{option}_model"
     if model is None:
         empty = dict.fromkeys(kinds, pa.nulls(len(pairs), pa.float64()))
@@ -334,7 +334,7 @@ def _score_pairs(option: str, model: str | None, pairs: Sequence[Sequence[Pair]]
 
 
 def lock_inputs(params: MultiHalEvaluationParams, run: RunOptions) -> Locked[MultiHalEvaluationInputs]:
-    """Return what an evaluation depends on; UsageError says what was expected."""
+    """Resolve options into an evaluation's inputs; UsageError states what was expected."""
     encoder = embedder_identity(load_world(run.world, run.graph), home())
     known = {
         option: identify_cross_encoder(model, home(), list(kinds.values()))
@@ -345,7 +345,7 @@ def lock_inputs(params: MultiHalEvaluationParams, run: RunOptions) -> Locked[Mul
 
 
 def explain_answer(row: ScoredMultiHal) -> Iterator[str]:
-    """Yield what an answer's row says, as lines to read."""
+    """Yield an answer row's content as lines of text."""
     yield f"  question    {row.question}   ({row.setting}, {row.language}; factmill explain multihal {row.item})"
     yield from [f"  path        {row.path}"] if row.path else []
     yield f"  expected    {' | '.join(row.accepted)}"

@@ -1,18 +1,18 @@
-"""The seven foundations of MultiHal: what their files look like, and which rows are kept of them (paper §2, Table 1 with its notes).
+"""File formats of MultiHal's seven foundations, and the rows kept from each (paper §2, Table 1 with its notes).
 
-A file is placed by its columns, which differ between all seven; a name that promises a foundation and columns that are
-of none make an error that says what was expected. One reader reads all: a foundation says which columns hold question
-and answer, and `take` what else a row gives, or why it is not kept.
+A file is assigned to a foundation by its columns, which differ between all seven. If its name suggests a foundation but
+its columns match none, an error states what was expected. One reader serves all: a foundation names the columns of
+question and answer, and `take` returns a row's other columns or why it is rejected.
 
-| foundation | kept | besides |
+| foundation | kept | other columns |
 |---|---|---|
 | HaluEval (QA) | the right answer | the knowledge as context |
 | TruthfulQA (generation) | the best answer | other correct and incorrect answers; the source, addresses or a remark, as context |
 | FELM (world knowledge) | responses whose segments are all labelled true | references as context; a mirror names the columns otherwise |
-| HaluBench | rows labelled PASS, but not HaluEval's, which is read by itself | the passage as context |
-| SHROOM 2024 | definitions that people wrote (task DM); labels judge a model's hypothesis, not these | |
-| DefAn | the first of each 15 rows, a question and its 14 paraphrases | what kind of thing the answer is |
-| SimpleQA | all | topic, kind of answer, and addresses as context, in the case in which they are written |
+| HaluBench | rows labelled PASS, except HaluEval's, which is read on its own | the passage as context |
+| SHROOM 2024 | definitions written by people (task DM); labels rate a model's hypothesis, not these | |
+| DefAn | the first of each 15 rows, which are a question and its 14 paraphrases | the answer's type |
+| SimpleQA | all | topic, answer type, and addresses as context, in their original case |
 """
 
 import ast
@@ -45,19 +45,19 @@ from factmill.tasks.storage.source_files import (
 
 FoundationName = Literal["halueval", "truthfulqa", "felm", "halubench", "shroom2024", "defan", "simpleqa"]
 Taken = Mapping[str, Any] | tuple[str, str]
-"""Columns of a kept row beyond question, answer and where it is from (or in place of the two); or (reason, detail) of a reject."""
+"""A kept row's columns besides origin (question and answer only to override), or a reject's (reason, detail)."""
 Numbered = tuple[int, Any]
-"""A row's number, from 1, and the row."""
+"""Number of a row, from 1, and the row."""
 
 GROUP = 15
-"""Rows of a group in DefAn: a question and its paraphrases."""
+"""Number of rows in a DefAn group: a question and its paraphrases."""
 RANKED = "qsranking"
-"""DefAn's domain whose numbers are ranks, whatever the type calls them."""
+"""DefAn's domain whose numbers are ranks, whatever their stated type."""
 _MATH = "math"
-"""DefAn's domain that is no list of questions with paraphrases."""
+"""DefAn's domain that is not a list of questions with paraphrases."""
 _DEFAN_NAME = re.compile(r"QA_domain_([A-Za-z]+|[1-8])_(?:public|hidden)\.csv", re.IGNORECASE)
 _DEFAN_DOMAINS = ("sports", "census", "nobleprize", "entertainment", "worldorg", RANKED, "conferences", _MATH)
-"""By the number of a file as its authors name them, as the paper has them (Table 5)."""
+"""Domains in the order of the authors' file numbers, with the paper's names (Table 5)."""
 _DEFAN_TYPES: dict[str, AnswerType] = {"date": "date", "numeric": "numerical", "number": "numerical", "rank": "rank"}
 _PADDING = " \t\r\n\xa0\u200b="
 _HALUBENCH_DOMAINS = {
@@ -138,10 +138,10 @@ def _take_shroom(row: Any, _path: Path, _number: int) -> Taken:
 
 
 def ask_for_meaning(sentence: str) -> str | None:
-    """Return a sentence with the question what its word means; None when no word is marked and nothing is asked.
+    """Return a sentence followed by the question what its marked word means; None without a marked word or question.
 
-    In some files of SHROOM the sentence ends in the question; in others the word is marked with <define>, and the
-    question is put behind it in the same words.
+    In some SHROOM files the sentence already ends with the question; in others <define> marks the word, and the
+    question is appended in the same wording.
     """
     sentence = sentence.strip()
     if sentence.endswith("?") and sentence.partition(_ASKED)[2].strip(" ?"):
@@ -164,22 +164,22 @@ def _take_defan(row: Any, path: Path, number: int) -> Taken:
 
 
 def _find_domain(path: Path) -> str | None:
-    """Return the domain that a file's name gives (QA_domain_1_public.csv, QA_domain_sports_public.csv: sports); None if none."""
+    """Return the domain in a file's name (QA_domain_1_public.csv, QA_domain_sports_public.csv: sports), or None."""
     if not (found := _DEFAN_NAME.fullmatch(path.name)):
         return None
     return _DEFAN_DOMAINS[int(found[1]) - 1] if found[1].isdigit() else found[1].lower()
 
 
 def _strip_padding(answer: str) -> str:
-    """Return an answer without the spaces, zeros and the mark of a shared rank before it."""
+    """Strip surrounding spaces and tie marks, and a rank's leading zeros, from an answer."""
     bare = answer.strip(_PADDING)
     return bare.lstrip("0") or bare if bare.isdigit() else bare
 
 
 def _group_paraphrases(source: SourceFile, rows: Iterator[Numbered], odd: dict[int, str]) -> Iterator[Numbered]:
-    """Yield DefAn's rows as they are, and put into `odd` what is wrong with those of groups that do not agree.
+    """Yield DefAn's rows unchanged; fill `odd` (row number → problem) for the rows of inconsistent groups.
 
-    Raises SourceError where the last group is not whole.
+    Raises SourceError if the last group is incomplete.
     """
     while group := list(islice(rows, GROUP)):
         first, last = group[0][0], group[-1][0]
@@ -206,9 +206,9 @@ def _take_simpleqa(row: Any, _path: Path, _number: int) -> Taken:
 
 
 def read_metadata(text: str) -> Mapping[str, Any] | str:
-    """Return SimpleQA's metadata, a dict as Python writes it with topic, answer_type and urls, or what is wrong with it.
+    """Parse SimpleQA's metadata, a Python dict literal with topic, answer_type and urls; return it or its problem.
 
-    It is read as data: a text that is long, deep, or anything but such a dict is refused. Nothing in it is run.
+    The text is parsed as data, never executed. A long or deeply nested text is a problem, and so is any other value.
     """
     if len(text) > _LONGEST_METADATA:
         return f"is longer than {_LONGEST_METADATA} characters"
@@ -227,32 +227,32 @@ def read_metadata(text: str) -> Mapping[str, Any] | str:
 
 @dataclass(frozen=True, slots=True)
 class Foundation:
-    """One foundation."""
+    """File format of one foundation, and how its rows are read."""
 
     name: FoundationName
     files: str
-    """What its files are called as they are published, and their kind."""
+    """Published file names and formats, for errors."""
     kind: str
-    """What a file is: JSON Lines, a JSON array of rows (or Parquet, by its ending), or CSV."""
+    """Format of a file: JSON Lines, a JSON array of rows (or Parquet, by the suffix), or CSV."""
     columns: tuple[tuple[str, ...], ...]
-    """Columns by which a file of it is known; any one of these sets."""
+    """Sets of columns; a file with all columns of any one set belongs to this foundation."""
     question: str
     answer: str
     texts: tuple[str, ...]
-    """Columns in which a row must hold a text before it is taken."""
+    """Columns that must hold text for a row to be read."""
     take: Callable[[Any, Path, int], Taken]
-    """A row, its file and its number → what is kept of it, or why it is not."""
+    """Row, its file and its number → columns of the kept row, or reason and detail of the reject."""
     promise: re.Pattern[str]
-    """Names that promise this foundation."""
+    """Pattern of file names that suggest this foundation."""
     prefix: str
-    """With which ids begin."""
+    """Prefix of row ids."""
     part_of: Callable[[Path], str | None] = lambda _path: ""
-    """Which part of the foundation a file is, for the ids, None where its name does not say it; two files cannot be one part."""
+    """File → part of the foundation, for the ids; None if its name gives none. No two files may be the same part."""
 
     def read(self, source: SourceFile) -> Iterator[ReadRow]:
-        """Yield what becomes of each row of a file, ids halueval_0, defan_sports_15, … by place.
+        """Yield each row of a file as a question or reject; ids are halueval_0, defan_sports_15, …, by position.
 
-        Raises SourceError for a file that cannot be read, and for one of DefAn whose last group is not whole.
+        Raises SourceError for an unreadable file, and for a DefAn file whose last group is incomplete.
         """
         odd: dict[int, str] = {}
         columns, suffix = self.columns[0], source.path.suffix.lower()
@@ -284,7 +284,7 @@ class Foundation:
         return judge_rows(source, "_".join(filter(None, (self.prefix, self.name_part(source.path)))), rows, judge)
 
     def name_part(self, path: Path) -> str:
-        """Return which part of the foundation a file is; SourceError where its name does not say it."""
+        """Return the part of the foundation that a file is; SourceError if its name does not give one."""
         part = self.part_of(path)
         if part is None:
             raise SourceError(
@@ -293,7 +293,7 @@ class Foundation:
         return part
 
     def format_form(self) -> str:
-        """Return what files of this foundation are, for errors."""
+        """Return a description of this foundation's files, for errors."""
         return f"{self.files} with the columns {', '.join(self.columns[0])}"
 
 
@@ -346,26 +346,26 @@ FOUNDATIONS: dict[str, Foundation] = {
         ),
     )
 }  # fmt: skip
-"""Name → foundation, in the order of the paper's pipeline."""
+"""Foundation by name, in the order of the paper's pipeline."""
 
 _SUFFIXES = (".json", ".jsonl", ".csv", ".parquet")
 
 
 @dataclass(frozen=True, slots=True)
 class FoundFiles:
-    """Files placed with their foundations."""
+    """Source files grouped by foundation."""
 
     files: dict[str, list[Path]]
-    """Foundation → its files, in the order of FOUNDATIONS and of their names."""
+    """Foundation → its files, in the order of FOUNDATIONS and of file names."""
     left_out: list[str] = field(default_factory=list)
-    """A sentence for each file of a foundation that MultiHal does not use, and one for files of no foundation."""
+    """A sentence for each unused file of a foundation, and one for the files of no foundation."""
 
 
 def find_foundation_files(paths: Sequence[Path], foundations: Sequence[str] | None = None) -> FoundFiles:
-    """Return which of the files, and of the files in the folders and their subfolders, belong to which foundation.
+    """Group the given files, and those in the given folders and subfolders, by foundation.
 
-    `foundations`: those that are wanted, each of which must have a file; None takes what there is. Raises SourceError
-    for a path that is not there, a file named outright that belongs nowhere, and two files that are the same.
+    `foundations`: wanted foundations, each of which must have a file; None accepts any. Raises SourceError for a
+    missing path, a file given directly that matches no foundation, and two files of the same part.
     """
     wanted = [name for name in FOUNDATIONS if foundations is None or name in foundations]
     placed: dict[Path, str] = {}
@@ -393,7 +393,7 @@ def find_foundation_files(paths: Sequence[Path], foundations: Sequence[str] | No
 
 
 def _place(path: Path) -> str | None:
-    """Return the foundation of a file by its columns; SourceError where its name promises one and its columns are none's."""
+    """Return a file's foundation by its columns, or None; SourceError if only its name matches one."""
     columns = set(peek_columns(path))
     for name, foundation in FOUNDATIONS.items():
         if any(columns.issuperset(known) for known in foundation.columns):

@@ -1,9 +1,9 @@
-"""Bzip2 unpacked on all cores: other readers use one, and take longer for a dump than all else of a load.
+"""Decompress bzip2 on all cores: other readers use one core and take longer than the rest of a dump's load.
 
-A stream is a head, blocks of at most 900 kB of text that were packed one by one, and an end. A block begins with the
-same 48 bits, at any bit of a byte, and is unpacked alone when it is given a head and an end. These bits may stand in a
-block by chance: then neither half unpacks, and both are tried as one. Each block has a checksum, which the library
-compares; that no block is missing is told by the checksum at the end of a stream, which is compared here.
+A stream is a head, independently compressed blocks of at most 900 kB of text, and an end. Every block begins with the
+same 48 bits, at any bit of a byte, and can be decompressed alone once it gets a head and an end. These bits may occur
+inside a block by chance: then neither half decompresses, and both are joined and tried again. The library verifies each
+block's checksum; this module verifies the checksum at the end of a stream, which shows that no block is missing.
 """
 
 import bz2
@@ -18,10 +18,10 @@ _BLOCK, _END = 0x314159265359, 0x177245385090
 _MARK_BITS, _CHECKSUM_BITS, _HEAD_BITS = 48, 32, 32
 _END_BITS = _MARK_BITS + _CHECKSUM_BITS
 _HEAD = int.from_bytes(b"BZh9", "big")
-"""Allows blocks of any size."""
+"""Head that allows the largest blocks."""
 _CHUNK_BYTES = 1 << 20
 _BLOCK_BYTES_AT_MOST = 1 << 20
-"""What cannot be packed grows by one in a hundred."""
+"""Incompressible data grow by 1 %."""
 _CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 _BLOCKS_UNDER_WAY = 2 * _CORES + 2
 
@@ -32,19 +32,19 @@ class _Raw(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class _Packed:
-    """A block as it was packed, or what is taken for one."""
+    """A compressed block, or bits assumed to be one."""
 
     bits: int
     length: int
     ends: tuple[int, ...]
-    """Checksums of the streams that end behind it: of more than one only when the others are empty."""
+    """Checksums of the streams that end after it; all but the first are of empty streams."""
 
     @property
     def checksum(self) -> int:
         return self.bits >> (self.length - _END_BITS) & (1 << _CHECKSUM_BITS) - 1
 
     def unpack(self) -> bytes | None:
-        """Return the text; None when this is no whole block."""
+        """Return the decompressed text; None if this is not a complete block."""
         stream = (_HEAD << self.length | self.bits) << _MARK_BITS | _END
         stream = stream << _CHECKSUM_BITS | self.checksum
         bits = _HEAD_BITS + self.length + _END_BITS
@@ -57,7 +57,7 @@ class _Packed:
 
 
 class Bzip2Stream:
-    """The text of a file packed with bzip2, in one or several streams; OSError for what is damaged or cut off."""
+    """Reader of a bzip2 file's text, in one or several streams; OSError if it is damaged or truncated."""
 
     def __init__(self, raw: _Raw) -> None:
         self._blocks = _cut_blocks(raw)
@@ -65,11 +65,11 @@ class Bzip2Stream:
         self._under_way: deque[tuple[_Packed, Future[bytes | None]]] = deque()
         self._text = memoryview(b"")
         self._checksum = 0
-        """Of the blocks of the stream so far."""
+        """Checksum over the current stream's blocks so far."""
         self._trouble: OSError | None = None
 
     def readinto(self, buffer: memoryview, /) -> int:
-        """Fill a buffer; return how many bytes, fewer at the end or before what is damaged."""
+        """Fill a buffer; return the number of bytes, fewer at the end or before damage."""
         filled = 0
         while filled < len(buffer):
             if not self._text and not self._take_next():
@@ -82,11 +82,11 @@ class Bzip2Stream:
         return filled
 
     def close(self) -> None:
-        """Wait for what is under way; the rest is dropped."""
+        """Wait for running work; cancel the rest."""
         self._pool.shutdown(cancel_futures=True)
 
     def _take_next(self) -> bool:
-        """Take the text of the next block; False at the end, or when there is trouble."""
+        """Load the next block's text; False at the end or after an error."""
         try:
             while not self._text and self._fetch():
                 self._text = memoryview(self._unpack_next())
@@ -95,7 +95,7 @@ class Bzip2Stream:
         return bool(self._text)
 
     def _fetch(self) -> bool:
-        """Begin to unpack some blocks ahead; False when there are no more. What is wrong behind them waits its turn."""
+        """Submit some blocks ahead; False if none are left. An error after them is raised once they are read."""
         while self._trouble is None and len(self._under_way) < _BLOCKS_UNDER_WAY:
             try:
                 block = next(self._blocks)
@@ -125,7 +125,7 @@ class Bzip2Stream:
 
 
 def _cut_blocks(raw: _Raw) -> Iterator[_Packed]:
-    """Yield the blocks of all streams; OSError for what is none, or an end that is missing."""
+    """Yield the blocks of all streams; OSError if the data are not bzip2 or an end is missing."""
     packed, begin, sought = raw.read(_HEAD_BITS // 8), -1, 0
     if len(packed) == _HEAD_BITS // 8 and not _is_head(packed, 0):
         raise OSError("Invalid data stream")
@@ -138,7 +138,7 @@ def _cut_blocks(raw: _Raw) -> Iterator[_Packed]:
             elif stop or any(ends):
                 raise OSError("Invalid data stream")
             begin = mark
-        # a mark may lie across two chunks
+        # a mark may span two chunks
         sought = max(0, len(packed) - _MARK_BITS // 8 - 1)
         done = max(begin, 0) // 8
         packed, begin, sought = packed[done:], begin - 8 * done if begin >= 0 else begin, max(0, sought - done)
@@ -147,7 +147,7 @@ def _cut_blocks(raw: _Raw) -> Iterator[_Packed]:
     stop, ends = _find_ends(packed, max(begin, 0), 8 * len(packed), is_last=True)
     if not ends or (begin < 0 and (stop or any(ends))):
         behind = (packed[-(-(at + _END_BITS) // 8) :][:3] for at in _find_marks(packed, max(begin, 0) // 8, _END))
-        # the head of a stream that is cut behind it is none
+        # a head followed by nothing is a truncated stream
         is_other = any(not b"BZh".startswith(each) for each in behind)
         raise OSError("Something else behind the data stream" if is_other else "Truncated data stream")
     if begin >= 0:
@@ -155,10 +155,10 @@ def _cut_blocks(raw: _Raw) -> Iterator[_Packed]:
 
 
 def _find_marks(packed: bytes, first: int, wanted: int = _BLOCK) -> list[int]:
-    """Return at which bits a mark of 48 bits stands, from some byte on, in ascending order."""
+    """Return the ascending bit positions of a 48-bit mark, from byte `first` on."""
     found = set()
     for bit in range(8):
-        # of the bytes that the mark touches these are all its own
+        # the bytes that the mark fills completely
         inner = (wanted << 8 - bit).to_bytes(7, "big")[bit > 0 : 6]
         at = packed.find(inner, first + (bit > 0))
         while at >= 0:
@@ -170,9 +170,9 @@ def _find_marks(packed: bytes, first: int, wanted: int = _BLOCK) -> list[int]:
 
 
 def _find_ends(packed: bytes, begin: int, stop: int, *, is_last: bool = False) -> tuple[int, tuple[int, ...]]:
-    """Return where a block ends that begins and stops at some bits at most, and the checksums of streams that end there.
+    """Return the end of a block within bits `begin` to `stop`, and the checksums of the streams that end there.
 
-    Between the blocks of two streams stand the end of one, bits up to the next byte, and the head of the other.
+    Between the blocks of two streams are the end of the first, padding to the next byte, and the head of the second.
     """
     ends: list[int] = []
     while True:

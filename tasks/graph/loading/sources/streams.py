@@ -1,13 +1,13 @@
-"""Sources of RDF as blocks of whole lines of N-Triples, in bounded memory.
+"""Read RDF sources as blocks of whole N-Triples lines, in bounded memory.
 
-A source is a file, a pipe or standard input (`-`), plain or packed with gzip, bzip2 or zstd; several members, streams
-or frames one after the other are one text. How it is packed is read from its first bytes, not from its name, so that a
-renamed file and a pipe work alike. Turtle is told by the name or by how the text begins, and is written as N-Triples
-(tasks/graph/loading/sources/turtle.py), so that there is one path behind it. Size and SHA-256 are those of the bytes as they lie on
-disk and come from the same single pass, because a dump may be read from a pipe that cannot be read twice.
+A source is a file, a pipe or standard input (`-`), plain or compressed with gzip, bzip2 or zstd; consecutive members,
+streams or frames form one text. The compression is detected from the first bytes, not from the name, so renamed files
+and pipes work too. Turtle is detected by the name or the beginning of the text, and converted to N-Triples
+(tasks/graph/loading/sources/turtle.py), so that later code handles one form. Size and SHA-256 are those of the bytes on
+disk and come from the same single pass, because a pipe cannot be read twice.
 
-A source that was half read before is gone on with by reading it again: what was read is unpacked and digested, but not
-parsed, and must be what it was. That works for pipes too, and a file that was fetched again may be packed otherwise.
+A partly read source is resumed by reading it again: the part read before is decompressed and digested, but not parsed,
+and must be unchanged. That works for pipes too, and for a file downloaded again with another compression.
 """
 
 import hashlib
@@ -51,14 +51,14 @@ _NAMED = re.compile(r"\.(?:(?P<turtle>ttl|turtle)|(?P<ntriples>nt|ntriples))(?:\
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """A place in a source, behind some whole lines."""
+    """A position in a source, after some whole lines."""
 
     text_bytes: int = 0
-    """Bytes before it, unpacked."""
+    """Uncompressed bytes before it."""
     lines: int = 0
-    """Lines before it; of Turtle, triples."""
+    """Lines before it; triples for Turtle."""
     sha256: str = ""
-    """Of the bytes before it, unpacked."""
+    """Digest of the uncompressed bytes before it."""
 
 
 START = Position()
@@ -66,32 +66,32 @@ START = Position()
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Some whole lines of one source."""
+    """A block of whole lines of one source."""
 
     source: str
     """Path as given, or `-`."""
     first_line: int
-    """Number of the first line, counted from 1; of Turtle, of the first triple."""
+    """Number of the first line, from 1; of the first triple for Turtle."""
     data: bytes
-    """Lines, each ended by one newline; carriage returns before newlines and a byte order mark are taken off."""
+    """Lines, each ended by one newline, without carriage returns before newlines and without a byte order mark."""
     end: Position = START
-    """Where the source goes on behind it."""
+    """Position in the source after the block."""
 
 
 class SourceChanged(SourceError):
-    """A source does not hold what was read from it before."""
+    """A source's content differs from what was read before."""
 
 
 class Source:
-    """One source while it is read; `size_bytes` and `sha256` are complete when `read_blocks` has ended."""
+    """Reader of one source; `size_bytes` and `sha256` are complete once `read_blocks` has ended."""
 
     def __init__(self, path: str | Path, form: Form | None = None, on_read: Callable[[], None] | None = None) -> None:
-        """Name a source; `form` is what it is where its name does not tell, `on_read` is called as bytes come in."""
+        """Set up a source; `form`: its format if its name does not show it; `on_read`: called whenever bytes arrive."""
         self.path = str(path)
         self.size_bytes = 0
-        """Bytes read so far, as they lie on disk."""
+        """Bytes read from disk so far."""
         self.end = START
-        """Where what was read so far ends."""
+        """Position reached so far."""
         self._form = tell_form(self.path, form)
         self._on_read = on_read
         self._packing: str | None = None
@@ -102,8 +102,8 @@ class Source:
 
     @property
     def sha256(self) -> str:
-        """SHA-256 of the bytes read so far, as they lie on disk."""
-        # of a plain file these are the same bytes, and digesting costs as much as reading
+        """SHA-256 of the bytes read from disk so far."""
+        # in a plain file, text and disk bytes are the same, and digesting costs as much as reading
         return (self._digest_on_disk if self._digests_disk else self._digest_of_text).hexdigest()
 
     @property
@@ -112,14 +112,14 @@ class Source:
         return self.path != STDIN and Path(self.path).is_file()
 
     def find_size(self) -> int | None:
-        """Return its bytes as they lie on disk; None for standard input and pipes."""
+        """Return its size on disk in bytes; None for standard input and pipes."""
         return Path(self.path).stat().st_size if self.can_be_read_again else None
 
     def read_blocks(self, block_bytes: int | None = None, after: Position = START) -> Iterator[Block]:
-        """Yield the lines behind `after` in blocks of about `block_bytes` (of Turtle, of some ten thousand triples).
+        """Yield the lines after `after` in blocks of about `block_bytes` (for Turtle, of some ten thousand triples).
 
-        Raises SourceError for what is missing, empty, damaged or no Turtle, naming the line; SourceChanged when what
-        comes before `after` is not what it was.
+        Raises SourceError, which names the line, if the source is missing, empty, damaged or invalid Turtle;
+        SourceChanged if the part before `after` has changed.
         """
         try:
             with self._open() as text:
@@ -131,7 +131,7 @@ class Source:
             raise SourceError(f"{self.path}: {self._describe_trouble(error)}") from error
 
     def read_again(self) -> None:
-        """Read and digest all bytes as they lie on disk, without looking at them."""
+        """Read and digest all bytes on disk, without parsing them."""
         self._digests_disk = True
         try:
             with io.BufferedReader(_OnDisk(self._open_raw(), self.count), _CHUNK_BYTES) as raw:
@@ -141,7 +141,7 @@ class Source:
             raise SourceError(f"{self.path}: {self._describe_trouble(error)}") from error
 
     def count(self, data: memoryview) -> None:
-        """Take note of bytes as they are read from disk."""
+        """Count bytes just read from disk, and digest them if needed."""
         self.size_bytes += len(data)
         if self._digests_disk:
             self._digest_on_disk.update(data)
@@ -150,7 +150,7 @@ class Source:
 
     @contextmanager
     def _open(self) -> Iterator["_Text"]:
-        """Yield the unpacked text, having found out what it is."""
+        """Detect compression and format; yield the uncompressed text."""
         on_disk = _OnDisk(self._open_raw(), self.count)
         with ExitStack() as stack:
             raw = stack.enter_context(io.BufferedReader(on_disk, _CHUNK_BYTES >> 2))
@@ -163,7 +163,7 @@ class Source:
             if self._packing == "bz2":
                 stream = stack.enter_context(closing(Bzip2Stream(raw)))
             elif self._packing:
-                # Arrow tells an end in the middle, which readers of zstd in Python take for the end of the text
+                # Arrow reports a truncated stream; Python's zstd readers take it for the end of the text
                 stream = pa.CompressedInputStream(raw, self._packing)
             text = _Text(stream)
             start = text.peek(_GUESS_BYTES)
@@ -180,7 +180,7 @@ class Source:
 
     def _read_lines(self, text: "_Text", after: Position, block_bytes: int) -> Iterator[Block]:
         self._pass_over(text, after)
-        # one buffer is used again and again: fresh memory for every block costs as much as reading it
+        # one buffer is reused: new memory for every block costs as much as reading it
         work, filled = bytearray(block_bytes), 0
         while True:
             if len(work) < filled + block_bytes:
@@ -203,7 +203,7 @@ class Source:
                 return
 
     def _make_block(self, data: bytes) -> Block:
-        """Return the next lines as a block; the last one of a source may lack its newline."""
+        """Make a block of the next lines; a source's last line may lack its newline."""
         self._digest_of_text.update(data)
         before, text_bytes = self.end, self.end.text_bytes + len(data)
         if not before.text_bytes:
@@ -212,13 +212,13 @@ class Source:
             data = data.replace(b"\r\n", b"\n")
         if not data.endswith(b"\n"):
             data += b"\n"
-        # several times as fast as bytes.count
+        # several times faster than bytes.count
         lines = before.lines + int(np.count_nonzero(np.frombuffer(data, np.uint8) == ord("\n")))
         self.end = Position(text_bytes, lines, self._digest_of_text.hexdigest())
         return Block(self.path, before.lines + 1, data, self.end)
 
     def _pass_over(self, text: "_Text", after: Position) -> None:
-        """Read what comes before a position, and check that it is what it was."""
+        """Read the part before a position, and check that it is unchanged."""
         left, work = after.text_bytes, memoryview(bytearray(_CHUNK_BYTES))
         while left and (got := text.readinto(work[:left])):
             self._digest_of_text.update(work[:got])
@@ -227,7 +227,7 @@ class Source:
         self.end = after
 
     def _check_passed(self, after: Position) -> None:
-        """Check that what was read is what comes before a position."""
+        """Check the digest of the part before a position; SourceChanged if it differs."""
         if after.text_bytes and self._digest_of_text.hexdigest() != after.sha256:
             raise SourceChanged(f"{self.path}: does not hold what was read from it before")
 
@@ -236,7 +236,7 @@ class Source:
 
         def hand_out(size: int) -> bytes:
             nonlocal handed_out
-            # a stop at the position to pass over, where its digest is due
+            # stop at the position to skip to, where its digest is checked
             data = text.read(min(size, after.text_bytes - handed_out) if handed_out < after.text_bytes else size)
             self._digest_of_text.update(data)
             is_start, handed_out = not handed_out, handed_out + len(data)
@@ -250,7 +250,7 @@ class Source:
             yield Block(self.path, lines + 1, data, self.end)
 
     def _describe_trouble(self, error: OSError | pa.ArrowException) -> str:
-        # what the system refuses has a number, what Arrow cannot unpack has none
+        # a system error has a number; Arrow's decompression errors have none
         if isinstance(error, OSError) and error.errno is not None:
             return f"cannot be read: {error.strerror}"
         packing = {"bz2": "bzip2"}.get(self._packing or "", self._packing)
@@ -261,13 +261,13 @@ class Source:
 
 
 def tell_form(path: str, form: Form | None) -> Form | None:
-    """Return what a source is by its name, else `form`."""
+    """Return a source's format by its name, else `form`."""
     named = _NAMED.search(path)
     return "turtle" if named and named["turtle"] else "ntriples" if named else form
 
 
 def check_readable(path: str) -> None:
-    """Raise SourceError unless the path is a file or pipe that may be read."""
+    """Raise SourceError unless the path is a readable file or pipe."""
     try:
         is_folder = stat.S_ISDIR(Path(path).stat().st_mode)
     except OSError as error:
@@ -277,18 +277,18 @@ def check_readable(path: str) -> None:
         ) from error
     if is_folder:
         raise SourceError(f"{path}: is a folder; give the files in it")
-    # opening it would take the first bytes of a pipe
+    # opening a pipe would consume its first bytes
     if not os.access(path, os.R_OK):
         raise SourceError(f"{path}: cannot be read: permission denied")
 
 
 def _find_packing(start: bytes) -> str | None:
-    """Return Arrow's name for how data are packed that begin like this; None for plain ones."""
+    """Return Arrow's name for the compression of data that begin like this; None for plain data."""
     if start.startswith(b"\x1f\x8b"):
         return "gzip"
     if start.startswith(b"BZh"):
         return "bz2"
-    # zstd, or a frame to skip, which pzstd writes first
+    # zstd, or a skippable frame, which pzstd writes first
     is_skipped = len(start) > 3 and start[0] >> 4 == 5 and start[1:4] == b"\x2a\x4d\x18"
     return "zstd" if is_skipped or start.startswith(b"\x28\xb5\x2f\xfd") else None
 
@@ -298,20 +298,20 @@ class _Stream(Protocol):
 
 
 class _Text:
-    """The unpacked text of a source, with a look ahead."""
+    """The uncompressed text of a source, with lookahead."""
 
     def __init__(self, stream: _Stream) -> None:
         self._stream = stream
         self._ahead = b""
 
     def peek(self, size: int) -> bytes:
-        """Return the first bytes without taking them."""
+        """Return the first bytes without consuming them."""
         work = bytearray(size)
         self._ahead = bytes(work[: self._stream.readinto(memoryview(work))])
         return self._ahead
 
     def readinto(self, buffer: memoryview) -> int:
-        """Fill a buffer; return how many bytes, 0 at the end."""
+        """Fill a buffer; return the number of bytes, 0 at the end."""
         if not self._ahead:
             return self._stream.readinto(buffer)
         got = min(len(buffer), len(self._ahead))
@@ -319,7 +319,7 @@ class _Text:
         return got
 
     def read(self, size: int) -> bytes:
-        """Return the next bytes, at most so many; none at the end."""
+        """Return at most `size` next bytes; none at the end."""
         if not self._ahead:
             self.peek(_CHUNK_BYTES)
         data, self._ahead = self._ahead[:size], self._ahead[size:]
@@ -327,7 +327,7 @@ class _Text:
 
 
 class _OnDisk(io.RawIOBase):
-    """Raw bytes that are told to `count` on their way."""
+    """Raw file that passes all bytes read to `count`."""
 
     def __init__(self, raw: io.RawIOBase, count: Callable[[memoryview], None]) -> None:
         self._raw, self._count = raw, count

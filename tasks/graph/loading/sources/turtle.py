@@ -1,8 +1,8 @@
-"""Turtle written as N-Triples, some ten thousand triples at a time, in bounded memory.
+"""Convert Turtle to N-Triples, some ten thousand triples at a time, in bounded memory.
 
-The parser is asked not to check IRIs and language tags: Wikidata holds some that are none, and one of them must not
-stop a dump of a billion triples. Their lines are then no N-Triples and are set aside like all malformed ones. What is
-no Turtle stops the load: the parser would leave out what stands between the error and the next full stop.
+The parser does not check IRIs and language tags: Wikidata holds some invalid ones, and one of them must not stop a dump
+of a billion triples. Their lines are then invalid N-Triples and are set aside like all malformed ones. Invalid Turtle
+stops the load: the parser would skip everything between the error and the next full stop.
 """
 
 from collections.abc import Callable, Iterator
@@ -19,12 +19,12 @@ TRIPLES_AT_ONCE = 50_000
 
 
 def read_turtle(read: Callable[[int], bytes], source: str, passed_over: int = 0) -> Iterator[tuple[bytes, int]]:
-    """Yield lines of N-Triples and how many there are, one a triple, behind the first `passed_over` triples.
+    """Yield batches of N-Triples lines, one per triple, with their number, after the first `passed_over` triples.
 
-    `read` returns at most so many next bytes, none at the end. Blank nodes keep their labels or get one at random.
-    Raises SourceError with line and column for what is no Turtle.
+    `read` returns at most the given number of next bytes, none at the end. Blank nodes keep their labels or get random
+    ones. Raises SourceError with line and column for invalid Turtle.
     """
-    # 17 MB of memory, for what only loads of Turtle need
+    # imported here: it takes 17 MB of memory, and only Turtle needs it
     import pyoxigraph
 
     triples = pyoxigraph.parse(
@@ -36,7 +36,7 @@ def read_turtle(read: Callable[[int], bytes], source: str, passed_over: int = 0)
         while some := list(islice(triples, TRIPLES_AT_ONCE)):
             data = _serialize(some)
             if data.count(b"\n") != len(some):
-                # an IRI with a newline in it, which stays malformed but on one line
+                # an IRI contains a newline: keep it malformed, but on one line
                 data = b"".join(_serialize([triple])[:-1].replace(b"\n", rb"\n") + b"\n" for triple in some)
             yield data, len(some)
     except SyntaxError as error:

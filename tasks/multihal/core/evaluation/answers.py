@@ -1,4 +1,4 @@
-"""MultiHal's evaluation: questions in one language, with a path or without, what a model answered, and what pairs of texts that is scored by (paper §3.1, Limitations)."""
+"""MultiHal's evaluation: rows of questions (with or without a path), predictions and scores (paper §3.1, Limitations)."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -17,64 +17,64 @@ ANSWER = Form(
         re.IGNORECASE,
     )
 )
-"""What a model says: its answer, behind the word for it or not."""
+"""Form of a model's reply: the answer, optionally after a label such as "Answer:"."""
 
 
 class MultiHalAsked(Asked):
-    """A question as a model is asked it: alone (qa), or with one of its paths (kg_rag)."""
+    """A question put to a model: alone (qa) or with one of its paths (kg_rag)."""
 
     language: str
-    """Of question and path."""
+    """Language of question and path."""
     source_dataset: str
-    """Foundation that the question is from."""
+    """Foundation of the question."""
     domain: str
-    """With its foundation: `defan (sports)`."""
+    """Domain with its foundation: `defan (sports)`."""
     path: str
-    """The path in words; empty where there is none."""
+    """The path in words; empty without one."""
     accepted: list[str]
-    """The expected answer, then others that are right too."""
+    """The expected answer, then other right answers."""
     judged_score: int | None
-    """What the build's judge gave the path; null without one."""
+    """Score that the build's judge gave the path; null without a path."""
     paths: int
-    """Rows of the measured build that this question stands for: its paths in this language; 1 with a path."""
+    """Number of the build's rows that this question represents: its paths in this language, or 1 with a path."""
 
 
 class MultiHalAnswer(MultiHalAsked, Answer):
-    """What the model answered, with its score."""
+    """A model's answer to a question."""
 
 
 class ScoredMultiHal(MultiHalAnswer):
-    """A row of the published table `multihal_answers`."""
+    """An answer with its scores: a row of the published table `multihal_answers`."""
 
     semantic_score: float | None
-    """Cosine with the nearest accepted answer, to two digits; null where nothing was said."""
+    """Cosine with the nearest accepted answer, to two digits; null for an empty answer."""
     nearest: str
-    """The accepted answer that it is nearest to."""
+    """The accepted answer nearest to it."""
     encoder: str
-    """Sentence encoder of the score."""
+    """Sentence encoder that gave the score."""
     entailment: float | None
-    """Probability, to two digits, that the answer follows from the question with an accepted answer: of the accepted one
-    for which it is highest; null where nothing was said, or no model of entailment was given."""
+    """Probability, to two digits, that the answer follows from the question with an accepted answer; the highest over all
+    accepted answers. Null for an empty answer, or without an entailment model."""
     contradiction: float | None
-    """Probability that the answer contradicts the question with that accepted answer."""
+    """Probability that the answer contradicts the question with that same accepted answer."""
     nli_model: str
-    """Model of both; empty where none was given."""
+    """Model that gave entailment and contradiction; empty without one."""
     consistency: float | None
-    """Probability, to two digits, that the answer is consistent with the question and an accepted answer: the highest;
-    null where nothing was said, or no model of consistency was given."""
+    """Probability, to two digits, that the answer is consistent with the question and an accepted answer; the highest
+    over all accepted answers. Null for an empty answer, or without a consistency model."""
     consistency_model: str
-    """Model of that; empty where none was given."""
+    """Model that gave `consistency`; empty without one."""
 
 
 def ask_alone(rows: list[MultiHalRow]) -> MultiHalAsked:
-    """Return a question without a path; `rows`: all of it in one language."""
+    """Make the question without a path; `rows`: all rows of the question in one language."""
     first = min(rows, key=lambda row: row.id)
     question_id = f"{first.question_id}_{first.language}"
     return _ask(first, "qa", question_id, path="", judged_score=None, paths=len(rows))
 
 
 def ask_with_path(row: MultiHalRow) -> MultiHalAsked:
-    """Return a question with one of its paths."""
+    """Make a question with one of its paths."""
     return _ask(row, "kg_rag", row.id, path="; ".join(row.trip_labels), judged_score=row.judged_score, paths=1)
 
 
@@ -99,22 +99,23 @@ def _ask(
 
 
 def guess_answers(rows: Iterable[MultiHalRow]) -> dict[tuple[str, str], str]:
-    """Return (question id, language) → the commonest answer to the other questions of its foundation in that language."""
+    """Return (question id, language) → commonest answer to the foundation's other questions in that language."""
     said = {(row.question_id, row.language): (row.source_dataset, row.output) for row in rows}
     golds = CommonestAnswers(((source, language), output) for (_, language), (source, output) in said.items())
     return {place: golds.guess((source, place[1]), output) for place, (source, output) in said.items()}
 
 
 DIGITS = 2
-"""Of a score. Sentence vectors of two CPUs differ by 4e-7 in a cosine, which two digits hide; the paper's tables have two."""
+"""Digits of a score: cosines differ by 4e-7 between two CPUs, which two digits hide; the paper's tables have two."""
 
 
 def score_answers(
     answers: Sequence[str], accepted: Sequence[Sequence[str]], vectors: Sequence[str], encoded: npt.NDArray[np.float32]
 ) -> tuple[npt.NDArray[np.float64], list[str]]:
-    """Return the score of each answer, NaN where it or all that is accepted is empty, and the accepted one it is nearest to.
+    """Return each answer's cosine with its nearest accepted answer, and that accepted answer.
 
-    `vectors`: texts, of which `encoded` has the vectors of length 1 (len(vectors) × dimensions); every text is among them.
+    The score is NaN if the answer or all accepted ones are empty. `vectors`: all texts that occur; `encoded`: their
+    unit vectors (len(vectors) × dimensions).
     """
     row = {text: position for position, text in enumerate(vectors)}
     scores = np.full(len(answers), np.nan)
@@ -137,9 +138,9 @@ Pair = tuple[str, str]
 def pair_answers(
     questions: Sequence[str], answers: Sequence[str], accepted: Sequence[Sequence[str]]
 ) -> list[list[Pair]]:
-    """Return the pairs of each answer: the question with one accepted answer, and what was answered.
+    """Return each answer's pairs (question with one accepted answer, answer).
 
-    There are none where nothing was said, or nothing is accepted.
+    An empty answer, or one without accepted answers, has no pairs.
     """
     return [
         [(f"{question} {gold}", answer) for gold in golds if gold.strip() and answer.strip()]
@@ -148,9 +149,9 @@ def pair_answers(
 
 
 def keep_best(pairs: Sequence[Sequence[Pair]], scores: Floats) -> Floats:
-    """Return the scores of each answer, NaN where it has no pairs: those of the pair whose first score is highest.
+    """Return each answer's scores (answers × kinds): those of its pair with the highest first score; NaN without pairs.
 
-    `scores`: a row a pair, in the order of `pairs` (pairs × kinds of scores); the first such pair counts among equals.
+    `scores`: one row per pair, in the order of `pairs` (pairs × kinds of scores). Among equals the first pair counts.
     """
     kept = np.full((len(pairs), scores.shape[1]), np.nan)
     rounded, start = np.round(scores, DIGITS), 0
