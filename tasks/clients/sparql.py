@@ -72,7 +72,7 @@ class SparqlEndpoint:
         wrapper.setOnlyConneg(True)
         wrapper.setMethod(GET if len(query) <= _LONGEST_GET else POST)
         wrapper.queryString, wrapper.queryType = query, SELECT
-        made = wrapper._createRequest()  # the library's own sending opens a connection per query, and reads without a limit
+        made = wrapper._createRequest()  # its own sending opens a connection per query, and reads without limit
         with raise_retry():
             return self._session.request(
                 made.get_method(),

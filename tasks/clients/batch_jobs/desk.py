@@ -268,7 +268,7 @@ class Desk(Generic[T]):
 
     async def _go_on(self, job: JobFile) -> None:
         """Resume a job that is known from its file: one of an earlier process, or one whose answers others have read."""
-        await asyncio.sleep(self._model.jobs.poll_s)  # other requests in it may arrive meanwhile, and it is read only once
+        await asyncio.sleep(self._model.jobs.poll_s)  # other requests in it may arrive; it is read once
         if not job.job_id and (job_id := await self._remote.find_job(job)):
             job.note(job=job_id)
         if not job.job_id:

@@ -63,7 +63,7 @@ class Limiter:
         within: "Limiter | None" = None,
     ) -> None:
         """`per_minute`: requests that may start in a minute, evenly spread; `work_s_per_minute`: seconds that the
-        service may work on requests in an average minute, twice as many in any one. None: no limit.
+        service may work on requests per minute on average, twice as many in any one. None: no limit.
 
         `within`: a limiter that has to admit these requests too.
         """
