@@ -70,7 +70,7 @@ def read_article_address(url: str) -> ArticleAddress | str:
 
 
 def find_wiki_trouble(url: str) -> str | None:
-    """Return why a URL leads outside the English Wikipedia; None where it does not. Which page it is, is not checked."""
+    """Return why a URL leads outside the English Wikipedia; None where it does not. The page itself is not checked."""
     try:
         _split(url.strip())
     except _Refused as refused:

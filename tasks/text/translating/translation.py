@@ -65,7 +65,7 @@ class Engine(Protocol):
     """Number of tokens that a translation never repeats in a row; 0: no such rule."""
 
     def run(self, asked: Sequence[Asked]) -> list[Outcome]:
-        """Translate texts unchanged."""
+        """Translate texts, without preprocessing."""
         ...
 
     def tokenize(self, text: str) -> list[str]:
@@ -184,7 +184,7 @@ def _translate_each(asked: Iterable[Asked], engine: Engine) -> dict[Asked, Outco
 
 
 def _run_once(asked: Iterable[Asked], engine: Engine) -> dict[Asked, Outcome]:
-    """Translate texts unchanged, each distinct one once."""
+    """Translate each distinct text once, without preprocessing."""
     different = list(dict.fromkeys(asked))
     return dict(zip(different, engine.run(different), strict=True))
 

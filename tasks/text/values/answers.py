@@ -1,20 +1,20 @@
-"""Whether a text says an answer as a reader would say (FanOutQA, Appendix B: each sub-answer stands in its article).
+"""Search for an answer in a text, as a reader would (FanOutQA, Appendix B: each sub-answer stands in its article).
 
-A text is read once (`read_known_text`) into the values of text/values/words.py, each with its places, so that a
-look-up touches only the places of its rarest word. An answer is found where its values stand in a row. Beyond that a
-reader is followed in these points:
+A text is read once (`read_known_text`) into the values of text/values/words.py with their places, so that a look-up
+visits only the places of its rarest word. An answer is found where its values stand in a row. Further rules imitate a
+reader:
 
-- A coarser date is found in a finer one, a month or a year too; 02/05/1985 is either of two days.
-- A number with a unit is found without it only where it is all that a paragraph holds: a cell of a table, whose unit
-  stands in the heading. A number without a scale word is found before one when it has three digits or a fraction: 527
-  in "527 million", not 5 in "5 million".
-- A rounded number is found when the answer shows by its scale word that it is rounded: "5.2 million" in 5,237,000. Not
+- A coarser date is found in a finer one, even a month or a year alone; 02/05/1985 is either of two days.
+- A number with a unit is found without it only where the paragraph holds nothing else: a cell of a table, whose unit is
+  in the heading. A number without a scale word is found before one when it has three digits or a fraction: 527 in "527
+  million", not 5 in "5 million".
+- A rounded number is found when the answer's scale word shows that it is rounded: "5.2 million" in 5,237,000. Not
   5,237,000 in "5.2 million", and 5200000 only as that number.
-- What stands in brackets may be missing; so may the middle initial of a person, and the text may have one name more.
-- An answer of several parts (commas, "and", semicolons, slashes) is found when each part is; the keys of a dict are
-  parts like its values, since in leaves they are years, titles or the name of the article's own thing.
+- Text in brackets may be missing; so may the middle initial of a person, and the text may have one name more.
+- An answer of several parts (commas, "and", semicolons, slashes) is found when each part is. The keys of a dict are
+  parts like its values, since in leaves they are years, titles or the article's subject.
 - Yes, no, none and unknown, an empty answer, 0, and prose (over 12 words, not a list) that is not there word for word
-  cannot be told from a text: None.
+  cannot be judged from a text: None.
 """
 
 import math
