@@ -1,26 +1,26 @@
-"""Anthropic's own API (`kind = "anthropic"`): its SDK sends requests, which are translated from the chat protocol of OpenAI and back.
+"""Client of Anthropic's own API (`kind = "anthropic"`): translates requests and responses of OpenAI's chat protocol.
 
-Chat writes and reads bodies of the chat protocol of OpenAI; this server translates them. All else,
-such as limits, redirects, prices and the bound of a run, is OpenAiServer's. Errors come as the API sent them.
+Chat builds and reads bodies of OpenAI's chat protocol; this server translates them for Anthropic's SDK. OpenAiServer
+does the rest: limits, redirects, prices and the run's budget. Errors stay as the API sends them.
 
 The SDK is the extra `anthropic`, so it is imported when the first such model is asked. Requests go through its generic
-`post`, as OpenAiServer's do; `messages.create` would also refuse replies of more than some 21,000 tokens without a stream,
-because they may take over ten minutes: `limits.timeout_s` is what holds here.
+`post`, as OpenAiServer's do. `messages.create` would refuse replies of more than about 21,000 tokens without a stream,
+because they may take over ten minutes; here `limits.timeout_s` bounds the time.
 
-Names and shapes are those of the SDK's types (anthropic 2.12, API version 2026-10-21). What differs:
+Names and shapes are those of the SDK's types (anthropic 2.12, API version 2026-10-21). The differences:
 
 | chat protocol | Messages API |
 |---|---|
 | `system` messages | one `system` text |
-| `max_tokens` or `max_completion_tokens`, may be missing | `max_tokens`, required |
+| `max_tokens` or `max_completion_tokens`, optional | `max_tokens`, required |
 | `temperature` 0 to 2 | not among the SDK's parameters; sent as 0 to 1, and not while the model thinks |
 | `reasoning_effort` | `output_config.effort` |
 | `response_format` | `output_config.format` |
 | `tools`, `tool_calls`, messages of role `tool` | `tools`, blocks `tool_use` and `tool_result` |
 | `n`, `seed` | none |
 
-All other keys, such as `thinking` out of a model's `extra_body`, are sent as they stand. `finish_reason` and `usage` of a
-reply keep Anthropic's values and names; thinking is left out of the text.
+All other keys, such as `thinking` from a model's `extra_body`, are sent unchanged. `finish_reason` and `usage` of a
+response keep Anthropic's values and names; the text leaves thinking out.
 """
 
 import json
@@ -52,7 +52,7 @@ _STATUSES = {
     "timeout_error": 504,
     "overloaded_error": 529,
 }
-"""Error type → HTTP status. Results of a batch name the type alone."""
+"""Error type → HTTP status. Batch results give only the type."""
 _UNFINISHED = {
     "canceled": {"code": "batch_cancelled", "message": "the batch was canceled before this request was answered"},
     "expired": {"code": "batch_expired", "message": "the batch expired before this request was answered"},
@@ -64,9 +64,10 @@ Body = Mapping[str, Any]
 def write_request(
     body: Body, default_max_tokens: int, adapt_schema: Callable[[dict[str, Any]], dict[str, Any]]
 ) -> dict[str, Any]:
-    """Return the body of `POST /v1/messages` for one of the chat protocol.
+    """Build the body of `POST /v1/messages` from a body of the chat protocol.
 
-    `default_max_tokens`: for a body without a limit. `adapt_schema`: returns a JSON schema in the subset that the API takes.
+    `default_max_tokens`: for a body without a limit. `adapt_schema`: reduces a JSON schema to the subset that the API
+    takes.
     """
     request: dict[str, Any] = {name: value for name, value in body.items() if name not in _TRANSLATED}
     limits = (body.get(name) for name in ("max_tokens", "max_completion_tokens"))
@@ -99,7 +100,8 @@ def _write_tool(function: Body) -> dict[str, Any]:
 
 
 def _write_turns(messages: Sequence[Body]) -> list[dict[str, Any]]:
-    """Return the messages without system messages; neighbours of one role are one turn of several blocks."""
+    """Return the messages without system messages; consecutive messages of one role become one turn with several
+    blocks."""
     turns: list[dict[str, Any]] = []
     for message in messages:
         if message["role"] == "system":
@@ -112,7 +114,7 @@ def _write_turns(messages: Sequence[Body]) -> list[dict[str, Any]]:
 
 
 def _write_blocks(message: Body) -> list[dict[str, Any]]:
-    """Return the content of a message as blocks; empty text has none, since the API refuses it."""
+    """Return the content of a message as blocks. Empty text makes no block, since the API refuses it."""
     text = message.get("content") or ""
     if message["role"] == "tool":
         return [{"type": "tool_result", "tool_use_id": message["tool_call_id"], "content": text}]
@@ -126,7 +128,8 @@ def _write_blocks(message: Body) -> list[dict[str, Any]]:
 
 
 def _read_input(arguments: str) -> dict[str, Any]:
-    """Return arguments as the object that `tool_use` must hold; the tool's result says what was wrong with others."""
+    """Parse arguments into the object that `tool_use` must hold; {} where they are invalid, which the tool's result
+    explains."""
     try:
         found = json.loads(arguments or "{}")
     except (ValueError, RecursionError):
@@ -135,7 +138,7 @@ def _read_input(arguments: str) -> dict[str, Any]:
 
 
 def read_message(message: Any) -> Any:
-    """Return a reply of the Messages API as one of the chat protocol; anything else is returned as it stands."""
+    """Convert a response of the Messages API to the chat protocol; return anything else unchanged."""
     if not isinstance(message, Mapping) or not isinstance(message.get("content"), list):
         return message
     blocks = [block for block in message["content"] if isinstance(block, Mapping)]
@@ -161,7 +164,7 @@ def _read_call(block: Body) -> dict[str, Any]:
 
 
 def read_text(text: str) -> str:
-    """Return the body of a reply as one of the chat protocol; text that is no JSON is returned as it stands."""
+    """Convert a response body to the chat protocol; return text that is not JSON unchanged."""
     try:
         return json.dumps(read_message(json.loads(text)), ensure_ascii=False)
     except (ValueError, RecursionError):
@@ -169,7 +172,7 @@ def read_text(text: str) -> str:
 
 
 def read_custom_id(line: bytes) -> str | None:
-    """Return the custom id of a line of a batch's results; None where it has none."""
+    """Return the custom id of a line of batch results; None where it has none."""
     try:
         found = json.loads(line)["custom_id"]
     except (ValueError, KeyError, TypeError, RecursionError):
@@ -178,9 +181,9 @@ def read_custom_id(line: bytes) -> str | None:
 
 
 def read_result(line: bytes) -> bytes:
-    """Return a line of a batch's results as a line of an OpenAI job's output file (batch_jobs/lines.py).
+    """Convert a line of batch results to a line of an OpenAI job's output file (batch_jobs/lines.py).
 
-    A line that cannot be read is returned as it stands; the reader of lines counts it.
+    An unreadable line is returned unchanged; `read_lines` counts it.
     """
     try:
         found = json.loads(line)
@@ -203,7 +206,7 @@ BATCHES = "/v1/messages/batches"
 
 
 def require_sdk() -> None:
-    """Raise SettingsError where the SDK is not installed."""
+    """Raise SettingsError unless the SDK is installed."""
     if find_spec("anthropic") is None:
         raise SettingsError(
             'kind = "anthropic" needs the Anthropic SDK, which is not installed: pip install "factmill[anthropic]"'
@@ -211,18 +214,18 @@ def require_sdk() -> None:
 
 
 class AnthropicServer(OpenAiServer):
-    """One model behind the Messages API."""
+    """Client of one model behind the Messages API."""
 
     library = "anthropic"
 
     def __init__(self, model: Model, read_key: Callable[[], str], user_agent: str) -> None:
-        """Keep what is needed; nothing is sent. SettingsError where the SDK is not installed."""
+        """Set up the client; send nothing. SettingsError where the SDK is not installed."""
         require_sdk()
         super().__init__(model, read_key, user_agent)
 
     def _open_client(self, user_agent: str, http_client: httpx2.AsyncClient) -> Any:
         return self._sdk.AsyncAnthropic(
-            api_key="none",  # the transport adds what the credentials say; without one the SDK looks for its own
+            api_key="none",  # the transport adds the real key; without one here the SDK looks for its own
             base_url=self.model.url,
             max_retries=0,
             timeout=self.model.limits.timeout_s,
@@ -231,15 +234,15 @@ class AnthropicServer(OpenAiServer):
         )
 
     def translate(self, body: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the Messages request for a body of the chat protocol."""
+        """Build the Messages request for a body of the chat protocol."""
         return write_request(body, UNTOLD_TOKENS, self._sdk.transform_schema)
 
     async def post(self, path: str, body: Mapping[str, Any]) -> Answer:
-        """Send one request; a chat is translated, and so is its reply. Retry when the connection fails."""
+        """Send one request, translating a chat and its response; Retry when the connection fails."""
         if path != "/chat/completions":
             return await super().post(path, body)
         answer = await super().post("/v1/messages", self.translate(body))
-        # a secret may have been split over several blocks, which are one text now
+        # a secret may have been split over several blocks, which are now one text
         return replace(answer, text=self.credentials.scrub(read_text(answer.text))) if answer.status < 300 else answer
 
     async def create_batch(self, requests: Sequence[Mapping[str, Any]]) -> Answer:

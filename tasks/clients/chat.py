@@ -1,14 +1,15 @@
-"""A chat model behind any server of the OpenAI protocol (openai_server.py) or Anthropic's (anthropic_server.py); the question is core/calls/chat.py's.
+"""Chat client for one model behind OpenAI's protocol (openai_server.py) or Anthropic's (anthropic_server.py).
 
-Several samples are one request with `n` where the server can do that, and one request each with a seed of its own where
-it cannot; every such request counts for the limiter and is tried again alone.
+It answers the operation of core/calls/chat.py. Several samples are one request with `n` where the server supports it,
+otherwise one request per sample, each with its own seed. The limiter counts every such request, and each is retried
+separately.
 
-What a server will not take is learnt from its refusal (refusals.py): the request is adapted and sent again, and when that
-was answered all further ones are made so; `notes` tells what to put into the world's file. Where a refusal does not say
-what is refused, the request is probed without one optional parameter after another (probes.py). By batch jobs (batch_jobs/) the
-same requests are written, and what comes is read as a single answer is. Tools have nothing that they
-could be sent as instead: once they were refused, whatever has some fails with `tools_refused`, and who asked has to ask
-in another way.
+The client learns from refusals (refusals.py) what a server does not accept. It adapts the request and sends it again;
+once that is answered, it builds all further requests the same way, and `notes` returns what to put into the world's
+file. Where a refusal names no parameter, the client probes the request without one optional parameter after another
+(probes.py). Batch jobs (batch_jobs/) use the same request bodies, and their results are read like single responses.
+Tools have no substitute: once they are refused, every call with tools fails with `tools_refused`, and the caller has to
+ask in another way.
 """
 
 import asyncio
@@ -40,27 +41,27 @@ class _Draw:
     """One request for some or all samples of a call."""
 
     number: int
-    """Which call, by its place in what was sent."""
+    """Position of the call among those passed to `send`."""
     call: Call
     samples: int
     seed: int | None
 
     @property
     def custom_id(self) -> str:
-        """What it is told apart by in a batch job, in 64 characters: the call, and which sample of it."""
+        """Id of the request in a batch job, at most 64 characters: the call's key, and the sample's seed."""
         return self.call.key[:48] if self.seed is None else f"{self.call.key[:48]}-{self.seed}"
 
 
 _PATH = "/chat/completions"
 _TOOLS = "tools_refused"
 _FILTERED = {"texts": [""], "finish": ["content_filter"]}
-"""The only sample of a request that was refused, among others that were answered."""
+"""Stands for the single sample of a refused request, among others that were answered."""
 _N_IGNORED = "n_ignored: "
-"""Error of a call that goes out again, sample by sample; it is never delivered."""
+"""Error of a call that is sent again, sample by sample; it is never delivered."""
 
 
 class Chat:
-    """Answers chat with one model."""
+    """Client that answers chat calls with one model."""
 
     is_outside = True
 
@@ -73,20 +74,20 @@ class Chat:
         jobs: JobsPlace | None = None,
         files: RequestFiles | None = None,
     ) -> None:
-        """Keep what is needed; nothing is sent, and `read_key` is called when the first request is.
+        """Set up the client; send nothing. `read_key` is called with the first request.
 
-        `jobs`: where it is kept what is known of batch jobs, if the model is asked by such; None: it is asked singly. `files`:
-        what the run reads of replies and writes of requests, if it does.
+        `jobs`: where files of batch jobs lie, if the model is asked in batch jobs; None: it is asked singly. `files`:
+        the files of replies and requests that the run reads and writes, if it does.
         """
         self.identity = identity
         self.model = model
-        """Its settings, with what was learnt of it."""
+        """The model's settings, with those learnt from refusals."""
         self._told = model
         self._probes = Probes()
         self._server = open_server(model, read_key, user_agent)
         self._sender = Sender(model.limits, self._server.name, counts=False, find_subject=lambda draw: draw.call.key)
         self._finishes: set[str] = set()
-        """Finish reasons that came."""
+        """Finish reasons received so far."""
         self._desk: Desk[_Draw] | None = None
         self._is_tried, self._trying = True, threading.Lock()
         if jobs and model.mode == "batch":
@@ -100,7 +101,7 @@ class Chat:
             self.model = self.model.model_copy(update=self._files.find_learnt())
 
     def send(self, calls: Sequence[Call], deliver: Deliver) -> None:
-        """Answer calls; the samples of a call arrive as one reply. RepliesAwaited when requests were written to a file."""
+        """Answer calls, with all samples of a call in one reply. RepliesAwaited when requests were written to a file."""
         draws = [draw for number, call in enumerate(calls) for draw in self._list_draws(number, call)]
         open_draws: dict[int, dict[int, tuple[str, Reply]]] = {}
         alone: list[tuple[Call, Reply]] = []
@@ -137,8 +138,10 @@ class Chat:
             raise RepliesAwaited(f"{len(draws)} requests to {self.model.name} are written to a file")
 
     def _try_first(self, draws: Sequence[_Draw], join: Callable[[_Draw, Reply], object]) -> Sequence[_Draw]:
-        """Ask the first request of all singly, before any job is made; return those that are left to jobs. ServiceUnreachable
-        when nothing at all is there."""
+        """Send the very first request singly, before any job is made; return the requests that are left to jobs.
+
+        ServiceUnreachable when nothing answers at all.
+        """
         heard: list[Reply] = []
         answered: list[Reply] = []
 
@@ -162,7 +165,7 @@ class Chat:
         return draws[1:]
 
     def notes(self) -> list[str]:
-        """Return the settings that the model was found to need, and how they were found, as lines to read."""
+        """Return messages about the settings that the model was found to need, and how they were found."""
         named = self.model.model_copy(update={name: getattr(self._told, name) for name in self._probes.found})
         probed = named.model_copy(update=self._probes.found)
         notes = []
@@ -206,10 +209,11 @@ class Chat:
     async def _probe(
         self, model: Model, draw: _Draw, sent: Mapping[str, Any], learnt: Mapping[str, Any], answer: Answer
     ) -> Reply | tuple[dict[str, Any], str] | None:
-        """Return the reply to a request without what the server refuses and does not name, or by what settings to ask again, and
-        why; None where its answer is no such refusal, or no probe passes.
+        """Find what the server refuses without naming it.
 
-        `model`: by which the request was written; `learnt`: the settings by which it was changed after earlier refusals.
+        Return the reply to a request without it, or the settings for another try with the reason; None where the
+        response is no such refusal, or no probe passes. `model`: the settings that the request was built with;
+        `learnt`: the settings changed after earlier refusals.
         """
         if not self._is_unexplained(model, sent, learnt, answer):
             return None
@@ -228,7 +232,7 @@ class Chat:
         return None
 
     async def _try_without(self, model: Model, draw: _Draw, learnt: dict[str, Any]) -> Reply | None:
-        """Return the reply to a request by other settings; None where it is refused too."""
+        """Return the reply to a request with other settings; None where it is refused too."""
         while True:
             tried = model.model_copy(update=learnt)
             body = _write_body(tried, draw)
@@ -244,23 +248,23 @@ class Chat:
             learnt |= heard[0]
 
     def _is_unexplained(self, model: Model, sent: Mapping[str, Any], learnt: Mapping[str, Any], answer: Answer) -> bool:
-        """True where a request is refused, and the server does not say for what."""
+        """True where the server refuses a request without saying why."""
         if not is_unexplained(answer.status, answer.text) or judge_error(self._server.name, answer):
             return False
         return not read_refusal(model, answer.status, answer.text, sent, learnt)
 
     def _find_probed(self, model: Model, draw: _Draw) -> dict[str, Any]:
-        """Return the settings that probes have found, where a request that was written by a model would differ by them."""
+        """Return the settings found by probes, where they would change the request that `model` builds; else {}."""
         change = {name: value for name, value in self._probes.found.items() if getattr(model, name) != value}
         is_other = change and _write_body(model.model_copy(update=change), draw) != _write_body(model, draw)
         return change if is_other else {}
 
     def write(self, asked: _Draw, learnt: Mapping[str, Any]) -> dict[str, Any] | Reply:
-        """Return a request of a batch job (see Asker)."""
+        """Build a request of a batch job (see Asker)."""
         return self._write(self._told.model_copy(update={**learnt, "stream": False}), asked, "")
 
     def read(self, asked: _Draw, learnt: Mapping[str, Any], answer: Answer) -> Reply | dict[str, Any]:
-        """Return what an answer to a request of a batch job says (see Asker)."""
+        """Read the response to a request of a batch job (see Asker)."""
         model = self._told.model_copy(update=learnt)
         is_refused = answer.status >= 400 and self._is_unexplained(model, _write_body(model, asked), learnt, answer)
         if is_refused and (change := self._find_probed(model, asked)):
@@ -271,7 +275,7 @@ class Chat:
     async def probe(
         self, lines: Sequence[tuple[_Draw, Answer]], learnt: Mapping[str, Any]
     ) -> tuple[_Draw, Reply] | None:
-        """Find out by single requests what the server refuses in a job and does not name (see Asker)."""
+        """Find out by single requests what the server refuses in a job without naming it (see Asker)."""
         model = self._told.model_copy(update=learnt)
         refused = [(draw, answer) for draw, answer in lines if is_unexplained(answer.status, answer.text)]
         if not refused:
@@ -297,11 +301,12 @@ class Chat:
         return replace(reply, latency_s=time.perf_counter() - started)
 
     def learnt(self) -> dict[str, Any]:
-        """Return the settings by which requests are not made as the world's file says."""
+        """Return the settings in which requests differ from the world's file."""
         return find_learnt(self._told, self.model)
 
     def _write(self, model: Model, draw: _Draw, refused: str) -> dict[str, Any] | Reply:
-        """Return the body of a request, or the reply where there is no use in asking; `refused`: what was said of it before."""
+        """Build the body of a request, or return a failed reply where asking is useless; `refused`: the last refusal's
+        text."""
         if draw.samples > 1 and not model.choices:
             self.model = model
             return fail("n_ignored", "")
@@ -313,9 +318,11 @@ class Chat:
     def _hear(
         self, model: Model, draw: _Draw, learnt: Mapping[str, Any], answer: Answer
     ) -> Reply | tuple[dict[str, Any], str]:
-        """Return the reply that an answer holds, or by what settings to ask again, and why; Retry for what may pass.
+        """Read a response: return its reply, or the settings for another try with the reason; Retry for transient
+        failures.
 
-        `model`: by which the request was written, others may have learnt meanwhile; `learnt`: what is, where it is answered.
+        `model`: the settings that the request was built with; other requests may have learnt more meanwhile. `learnt`:
+        the settings changed after earlier refusals, kept once the request is answered.
         """
         if known := judge_error(self._server.name, answer):
             return known
@@ -336,7 +343,7 @@ class Chat:
 
 
 def _write_body(model: Model, draw: _Draw) -> dict[str, Any]:
-    """Return a request as a model takes it."""
+    """Build the body of a request in the form that a model accepts."""
     parts, wire = draw.call.parts, draw.call.wire
     body: dict[str, Any] = {
         "model": parts["model"],
@@ -366,10 +373,10 @@ def _write_body(model: Model, draw: _Draw) -> dict[str, Any]:
 
 
 def _join_replies(replies: Sequence[Reply], once: bool) -> Reply:
-    """Return one reply of several samples.
+    """Join the replies of several samples into one.
 
-    It is failed when any has failed, when all are refused, or when no sample says anything, unless that is an answer
-    (`once`). A refused sample among others stays with its finish reason, and without text where there is none.
+    It fails when any sample failed, when all are refused, or when no sample holds text, unless an empty text is an
+    answer (`once`). A refused sample among others keeps its finish reason, and has no text where there is none.
     """
     spent = replace(
         replies[0],

@@ -1,20 +1,20 @@
-"""What a chat answer is, decided in one place for single requests and for lines of batch jobs.
+"""Classification of chat responses, the same for single requests and for lines of batch jobs.
 
-| what came | what it is |
+| response | outcome |
 |---|---|
 | 2xx with choices | an answer: a text and a finish reason for each sample |
-| a choice with an `error` or a finish reason that is a failure; 2xx with an error or nothing for a body | the provider failed: Retry, and after the last try a failed reply that the next run asks again |
-| an error of a content filter or of moderation, whatever its status; no choices, but the reason of a block | failed reply `refused`, final |
+| a choice with an `error` or a finish reason that is a failure; 2xx with an error or an empty body | the provider failed: Retry, and after the last try a failed reply that the next run asks again |
+| an error of a content filter or of moderation, with any status; no choices, but the reason of a block | failed reply `refused`, permanent |
 | no credit, a spending limit, a suspended account, HTTP 402 | AccountBlocked: the run stops |
-| the prompt is too long | failed reply `prompt_too_long`, final |
+| the prompt is too long | failed reply `prompt_too_long`, permanent |
 | 401, 403, 404 | ServiceUnreachable: the service refuses us, or knows no such model |
 | 3xx, 408, 413, 414, 425, 429, 5xx | Retry |
 | any other 4xx | failed reply that the next run asks again |
 
-A sample that a filter ended, or that has a `refusal`, stays among the others with a finish reason that says so
-(core/finish_reasons.py); chat.py joins samples. Providers tell a block or a lack of credit with any status and in many
-words. Only the codes and messages of errors are searched for them: never a model's text, nor what an error quotes of the
-prompt.
+A sample that a filter ended, or that has a `refusal`, stays among the others with a finish reason that shows it
+(core/finish_reasons.py); chat.py joins samples. Providers report a block or a lack of credit with any status and in
+many wordings. Only the codes and messages of errors are searched for them, never a model's text or what an error quotes
+of the prompt.
 """
 
 import json
@@ -102,18 +102,18 @@ _MESSAGES = ("message", "msg", "detail", "error", "status_msg", "error_msg")
 _INNER = ("error", "errors", "detail", "details", "innererror", "inner_error", "base_resp")
 _MOST_INNER = 5
 _ERROR_FIELDS = ("error", "errors", "detail", "message", "base_resp")
-"""Of a body without choices: what servers put an error into."""
+"""Fields of a body without choices in which servers report an error."""
 
 
 @dataclass(slots=True)
 class ProviderError:
-    """What an error says of itself, wherever it says it."""
+    """Codes and messages of a provider's error, collected from all its fields."""
 
     codes: list[str] = field(default_factory=list)
-    """In lower case: numbers, types, states, reasons."""
+    """Numbers, types, states and reasons, in lower case."""
     messages: list[str] = field(default_factory=list)
     is_flagged: bool = False
-    """True when it has what moderation found in the prompt (OpenRouter)."""
+    """True when it lists what moderation found in the prompt (OpenRouter)."""
 
     @property
     def is_blocked(self) -> bool:
@@ -133,14 +133,14 @@ class ProviderError:
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """What an answer with status 2xx holds."""
+    """Content of a response with status 2xx."""
 
     body: dict[str, Any]
-    """As core/calls/chat.py has it."""
+    """In the format of core/calls/chat.py."""
     usage: Any
-    """The answer, whose token counts a price is made of (core/spending/bounds.py)."""
+    """The response, whose token counts give the price (core/spending/bounds.py)."""
     error: str = ""
-    """Why there are no samples: `refused` or `prompt_too_long`, a colon, particulars."""
+    """Why there are no samples: `refused` or `prompt_too_long`, a colon, details."""
 
     @property
     def samples(self) -> int:
@@ -148,7 +148,7 @@ class Completion:
 
 
 def judge_error(service: str, answer: Answer) -> Reply | None:
-    """Return the reply to a request that was refused for its content; None for an answer, and for any other error.
+    """Return a failed reply for a request refused for its content or length; None for success and for any other error.
 
     AccountBlocked when the account may make no further requests.
     """
@@ -164,19 +164,19 @@ def judge_error(service: str, answer: Answer) -> Reply | None:
 
 
 def judge_answer(service: str, answer: Answer) -> Reply | None:
-    """Return None for 2xx, and a failed reply for what no other try of this run can mend; raise Retry or ServiceUnreachable
-    for the rest."""
+    """Return None for 2xx, and a failed reply where retrying in this run is useless; else raise Retry or
+    ServiceUnreachable."""
     if failure := judge_error(service, answer):
         return failure
     if answer.status == 404:
         raise ServiceUnreachable(f"{service}: HTTP 404: {shorten(answer.text)}. Check url, name and account")
     failure = judge_status(service, answer.status, answer.text, answer.retry_after)
-    # what is not about the prompt may be about the account or the server's setup, which people mend
+    # other failures may lie in the account or the server's setup, which people can fix
     return failure and replace(failure, transient=True)
 
 
 def read_completion(service: str, answer: Answer) -> Completion:
-    """Return what an answer with status 2xx holds; Retry when the provider failed, AccountBlocked as `judge_error`."""
+    """Read a response with status 2xx; Retry when the provider failed, AccountBlocked as in `judge_error`."""
     read = read_json(answer.text)
     body = read[0] if isinstance(read, list) and read else read
     choices = body.get("choices") if isinstance(body, Mapping) else None
@@ -193,7 +193,7 @@ def read_completion(service: str, answer: Answer) -> Completion:
 
 
 def read_error(text: str) -> ProviderError:
-    """Return what the body of an error says."""
+    """Read the codes and messages of an error body."""
     try:
         body = json.loads(text)
     except (ValueError, RecursionError):
@@ -227,7 +227,7 @@ def _gather(part: Any, error: ProviderError, depth: int) -> None:
 
 
 def _read_failure(service: str, answer: Answer, body: Any) -> Completion:
-    """Return what a 2xx without an answer says, where that is final; else Retry."""
+    """Return the permanent failure that a 2xx without choices reports; Retry for any other."""
     body = body if isinstance(body, Mapping) else {}
     nothing: dict[str, Any] = {"texts": [], "finish": [], "fingerprint": None}
     excerpt = shorten(answer.text)
@@ -245,7 +245,7 @@ def _read_failure(service: str, answer: Answer, body: Any) -> Completion:
 
 
 def _read_choice(service: str, choice: Mapping[str, Any]) -> tuple[str, str, list[dict[str, str]]]:
-    """Return the text of a sample, its finish reason, and the functions that it calls; Retry when the provider failed."""
+    """Return the text of a sample, its finish reason, and its tool calls; Retry when the provider failed."""
     finish = str(choice.get("finish_reason"))
     if failure := choice.get("error"):
         error, excerpt = _read_error(failure), shorten(json.dumps(failure, ensure_ascii=False))
@@ -255,7 +255,7 @@ def _read_choice(service: str, choice: Mapping[str, Any]) -> tuple[str, str, lis
     ending = classify_finish(finish)
     if ending == "failed":
         detail = f"provider_failed: the reply ends with finish reason {finish}"
-        # a provider that cannot read a model's reply to one prompt is there for others
+        # a provider that cannot read a model's reply to one prompt still answers others
         raise Retry(detail, is_about_request=True)
     message = choice.get("message")
     if message is None and ending == "filtered":
@@ -273,7 +273,7 @@ def _fail_provider(error: ProviderError, excerpt: str) -> Retry:
 
 
 def _read_text(content: str | Sequence[str | Mapping[str, Any]] | None) -> str:
-    """Return what a message says; of one in parts, such as thoughts and text, the texts."""
+    """Return the text of a message; of content in parts, such as thoughts and text, only the texts."""
     if content is None or isinstance(content, str):
         return content or ""
     texts = [part.get("text") if isinstance(part, Mapping) else part for part in content]
@@ -281,7 +281,7 @@ def _read_text(content: str | Sequence[str | Mapping[str, Any]] | None) -> str:
 
 
 def _read_calls(message: Mapping[str, Any]) -> list[dict[str, str]]:
-    """Return the functions that a message calls, in the form of today or the one before it (`function_call`)."""
+    """Return the tool calls of a message, in the current form or the older one (`function_call`)."""
     asked = message.get("tool_calls") or []
     if not asked and message.get("function_call"):
         asked = [{"function": message["function_call"]}]
@@ -289,7 +289,7 @@ def _read_calls(message: Mapping[str, Any]) -> list[dict[str, str]]:
     for at, each in enumerate(asked, 1):
         named = each.get("function") or {}
         given = named.get("arguments") or ""
-        # nine characters, since some servers take no other number of them
+        # nine characters, since some servers accept only ids of that length
         told = {"id": str(each.get("id") or f"call{at:05}"), "name": str(named.get("name") or "")}
         calls.append({**told, "arguments": given if isinstance(given, str) else json.dumps(given, ensure_ascii=False)})
     return calls

@@ -1,8 +1,8 @@
-"""Server-sent events of a chat completion, joined into the body that a plain answer has.
+"""Server-sent events of a chat completion, joined into the body of a plain response.
 
-Servers send events where they were asked to (`stream = true`), and some send nothing else. Everything behind this module
-reads plain answers alone: choices by index, what a provider says of errors and tokens included. Lines that keep a
-connection open (`: OPENROUTER PROCESSING`, blank lines) and a byte-order mark are also dropped before plain JSON.
+Servers stream where they are asked to (`stream = true`), and some always do. All other modules read plain bodies only:
+choices by index, with the provider's errors and token counts. Lines that keep a connection open (`: OPENROUTER
+PROCESSING`, blank lines) and a byte-order mark are dropped before plain JSON too.
 """
 
 import json
@@ -19,15 +19,15 @@ _EVENT = re.compile(r"(?:data|event|id|retry):")
 _LINE_END = re.compile(r"\r\n|\n|\r")
 _DONE = "[DONE]"
 _TEXTS = frozenset({"content", "refusal", "reasoning", "reasoning_content", "text", "arguments"})
-"""Members whose pieces are joined; of other texts the last one holds."""
+"""Members whose pieces are concatenated; of other texts the last piece counts."""
 _FIRST = frozenset({"id", "name", "role"})
-"""Members of a message or a call of which the first one holds: some servers repeat them."""
+"""Members of a message or a call whose first value counts, since some servers repeat them."""
 
 
 def read_body(text: str, status: int) -> str:
-    """Return the JSON of an answer's body: a stream of events joined, anything else without what stands before it.
+    """Return the JSON of a response body: events joined, or plain JSON without the keep-alive lines before it.
 
-    Retry `truncated` for a stream that ends early, `broken_json` for an event that is no JSON.
+    Retry `truncated` for a stream that ends early, `broken_json` for an event that is not JSON.
     """
     start = _KEEP_ALIVE.match(text)
     rest = text[start.end() :] if start else text
@@ -40,9 +40,9 @@ def read_body(text: str, status: int) -> str:
 
 
 def join_events(text: str) -> tuple[dict[str, Any], bool]:
-    """Return the completion that a stream of events makes up, and whether the stream has come to its end.
+    """Join a stream of events into a completion; return it, and whether the stream is complete.
 
-    Retry for an event that is no JSON.
+    Retry for an event that is not JSON.
     """
     body: dict[str, Any] = {"object": "chat.completion"}
     choices: dict[int, dict[str, Any]] = {}
@@ -64,7 +64,7 @@ def join_events(text: str) -> tuple[dict[str, Any], bool]:
 
 
 def _read_events(text: str) -> Iterator[dict[str, Any] | None]:
-    """Yield the object of each event, None for the one that says that the stream is over."""
+    """Yield the object of each event, and None for the event that ends the stream."""
     data: list[str] = []
     name = ""
     lines = _LINE_END.split(text)
@@ -82,7 +82,7 @@ def _read_events(text: str) -> Iterator[dict[str, Any] | None]:
 
 
 def _read_data(data: list[str], name: str, *, is_last: bool) -> Iterator[dict[str, Any] | None]:
-    """Yield what the data lines of one event hold: one object, or one a line where a server leaves out the blank lines."""
+    """Yield the objects in the data lines of one event: one, or one a line where a server leaves out the blank lines."""
     whole = "\n".join(data)
     for text in [whole] if len(data) == 1 or _is_json(whole) else data:
         if text.strip() == _DONE:
@@ -126,7 +126,7 @@ def _add_choice(choice: dict[str, Any], piece: dict[str, Any]) -> None:
 
 
 def _add_call(calls: list[dict[str, Any]], piece: dict[str, Any]) -> None:
-    """Add a piece to the call that it belongs to: that of its index, but a new id, or a name without index, begins a call."""
+    """Add a piece to its call: the one with its index. A new id, or a name without an index, begins a new call."""
     index, call_id = piece.get("index"), piece.get("id")
     of_index = [call for call in calls if call.get("index") == index] if index is not None else calls
     latest = of_index[-1] if of_index else None
@@ -138,7 +138,7 @@ def _add_call(calls: list[dict[str, Any]], piece: dict[str, Any]) -> None:
 
 
 def _add(into: dict[str, Any], piece: dict[str, Any]) -> None:
-    """Add the members of a piece: texts and lists at the end, objects member by member, of others the last one."""
+    """Merge the members of a piece: append texts and lists, merge objects recursively, overwrite other values."""
     for name, value in piece.items():
         known = into.get(name)
         if value is None:
@@ -156,7 +156,7 @@ def _add(into: dict[str, Any], piece: dict[str, Any]) -> None:
 
 
 def _as_parts(content: Any) -> list[Any]:
-    """Return content as a list of parts, as some servers send it."""
+    """Return content as a list of parts, the form that some servers send."""
     if isinstance(content, list):
         return content
     return [{"type": "text", "text": content}] if content else []

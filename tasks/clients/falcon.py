@@ -1,6 +1,6 @@
-"""Falcon 2.0, the entity and relation linker, over httpx; question and reply are those of core/calls/linkers.py.
+"""Client of Falcon 2.0, the entity and relation linker, over httpx; it answers the operation of core/calls/linkers.py.
 
-Falcon is slow and often down, and a request that it did not answer at once is sometimes answered in twice the time: the
+Falcon is slow and often down. A request that it does not answer at once sometimes succeeds in twice the time, so the
 first try gets half the time-out of the world's file.
 """
 
@@ -16,19 +16,19 @@ from factmill.tasks.core.calls.call import Call, Deliver, Reply
 from factmill.tasks.core.service_settings import Limits
 
 LISTS = ("entities_wikidata", "relations_wikidata", "entities_dbpedia", "relations_dbpedia")
-"""Keys of a reply; any may be missing or null."""
-# they log headers and reasons of replies, in which servers repeat tokens
+"""Keys of a response; any may be missing or null."""
+# they log response headers and reasons, in which servers repeat tokens
 logging.getLogger("httpx").setLevel(logging.WARNING)
 logging.getLogger("httpcore").setLevel(logging.WARNING)
 
 
 class Falcon:
-    """Answers link."""
+    """Client that answers link calls."""
 
     is_outside = True
 
     def __init__(self, url: str, identity: str, limits: Limits, user_agent: str, token: str = "") -> None:
-        """Keep what is needed; nothing is sent yet. `url`: the base before /api."""
+        """Set up the client; send nothing. `url`: the base before /api."""
         self.identity = identity
         self._name = f"Falcon at {url}"
         self._address = f"{url.rstrip('/')}/api"

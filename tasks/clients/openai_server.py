@@ -1,8 +1,8 @@
-"""A server of the OpenAI protocol: the openai client builds, signs and sends the requests.
+"""Client of a server of the OpenAI protocol, on top of the openai SDK.
 
-Its retries are off, since trying again is the Sender's matter. Replies are taken as plain JSON through its generic
-`post`: building its typed objects costs more processor time than all the rest of a request, which is felt from some
-hundred requests a second on.
+The SDK's retries are off, since the Sender retries. Responses are taken as plain JSON through its generic `post`:
+building its typed objects costs more processor time than the rest of a request, which matters from some hundred
+requests a second on.
 """
 
 import asyncio
@@ -29,48 +29,49 @@ from factmill.tasks.core.spending.bounds import Bounds, Usage, is_unanswered, pr
 from factmill.tasks.errors import BudgetReached, FactmillError
 
 FILE_TIMEOUT_S, FILE_DEADLINE_S = 600.0, 7200.0
-"""How long a file of a batch job that is sent or fetched may pause, and how long it may take in all."""
+"""Time-out for a pause and deadline for the whole, while a batch job's file is uploaded or downloaded."""
 _TIMED_OUT = (408, 504, 524)
-"""Statuses of a server or gateway that gave up waiting for the reply."""
+"""Statuses of a server or gateway that gave up waiting for the response."""
 _OVERLOADED = (503, 529)
-"""Statuses of a server that did not begin."""
+"""Statuses of a server that did not start on the request."""
 _TEMPLATE_TOKENS, _MESSAGE_TOKENS = 128, 16
-"""What a server's template may add to a request, and to each message."""
+"""Most tokens that a server's template adds to a request, and to each message."""
 UNTOLD_TOKENS = 16_384
-"""Of a reply, where neither the request nor the world's file tells a limit, until replies tell more."""
+"""Most tokens of a reply, where neither the request nor the world's file sets a limit; raised when replies are longer.
+"""
 _MARGIN = 1.5
-"""On what a server was seen to count beyond what was expected."""
+"""Factor on tokens that a server counted beyond those expected."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What came back of one request."""
+    """Response to one request."""
 
     status: int
     text: str
-    """Body, without secrets; events of a stream are joined."""
+    """Body without secrets; events of a stream are joined."""
     retry_after: str | None
 
 
 class OpenAiServer:
-    """One model behind a server."""
+    """Client of one model behind a server."""
 
     library = "openai"
-    """What sends requests, imported with the first model that is asked; AnthropicServer has another with errors of the same names."""
+    """SDK that sends requests, imported with the first model; AnthropicServer's SDK has errors of the same names."""
 
     def __init__(self, model: Model, read_key: Callable[[], str], user_agent: str) -> None:
-        """Keep what is needed; nothing is sent, and `read_key` is called when the first request is."""
+        """Set up the client; send nothing. `read_key` is called with the first request."""
         self._sdk = import_module(self.library)
         self.name = f"model {model.name} at {model.url}"
         self.model = model
         self.has_answered = False
-        """True once anything came back, whatever it said."""
+        """True once any response arrived."""
         self._over = [1.0, 1.0]
-        """How much more than was expected requests and replies were seen to count, at most."""
+        """Highest ratio seen of counted to expected tokens, of requests and of replies."""
         self._over_price = 1.0
-        """How much more than by its tokens the server was seen to charge for a request, at most."""
+        """Highest ratio seen of the server's price for a request to the price of its tokens."""
         self.credentials = Credentials(model, read_key)
-        """What requests carry; hides its secrets in what comes back."""
+        """Credentials of requests; they are redacted from responses."""
         self._client = self._open_client(
             user_agent,
             self._sdk.DefaultAsyncHttpxClient(
@@ -82,7 +83,7 @@ class OpenAiServer:
 
     def _open_client(self, user_agent: str, http_client: httpx2.AsyncClient) -> Any:
         return self._sdk.AsyncOpenAI(
-            api_key="none",  # the transport adds what the credentials say
+            api_key="none",  # the transport adds the real key
             base_url=self.model.url,
             max_retries=0,
             timeout=self.model.limits.timeout_s,
@@ -91,20 +92,23 @@ class OpenAiServer:
         )
 
     async def mark_key(self) -> str:
-        """Return what tells whether a later run has the same key for this address, and nothing else of one that nobody guesses."""
+        """Return a digest that shows whether a later run has the same key for this address, and that reveals no strong
+        key."""
         return await self.credentials.mark()
 
     async def post(self, path: str, body: Mapping[str, Any]) -> Answer:
-        """Send one request, whatever it costs; Retry when the connection fails."""
+        """Send one request without a budget check; Retry when the connection fails."""
         return self._read(await self._send(self._client.post(path, body=dict(body), cast_to=httpx2.Response)))
 
     async def get(self, path: str) -> Answer:
-        """Ask for what lies at a path; Retry when the connection fails."""
+        """Send a GET request; Retry when the connection fails."""
         return self._read(await self._send(self._client.get(path, cast_to=httpx2.Response)))
 
     async def fetch(self, path: str) -> tuple[Answer, bytes]:
-        """Return the answer for a file, without its text where there is one, and the file's bytes, which may hold secrets; Retry as
-        `get`."""
+        """Download a file: return the response, without text on success, and the bytes, which may hold secrets.
+
+        Retry as in `get`.
+        """
         sending = self._client.get(path, cast_to=httpx2.Response, options={"timeout": FILE_TIMEOUT_S})
         with asking(FILES):
             response = await self._send(sending, FILE_DEADLINE_S)
@@ -118,14 +122,14 @@ class OpenAiServer:
             "/files",
             body={"purpose": purpose},
             files=[("file", (name, content, "application/jsonl"))],
-            # the client adds the boundary; a server reads a large file for long before it answers
+            # the client adds the boundary; a server takes long to read a large file before it answers
             options={"headers": {"Content-Type": "multipart/form-data"}, "timeout": FILE_TIMEOUT_S},
             cast_to=httpx2.Response,
         )
         return self._read(await self._send(sending, FILE_DEADLINE_S))
 
     async def _send(self, sending: Awaitable[httpx2.Response], deadline_s: float | None = None) -> httpx2.Response:
-        """Return a response; Retry when it has not come whole within the deadline (None: `limits.timeout_s`)."""
+        """Return a response; Retry unless it is complete within the deadline (None: `limits.timeout_s`)."""
         deadline_s = deadline_s or self.model.limits.timeout_s
         try:
             async with asyncio.timeout(deadline_s):
@@ -137,7 +141,7 @@ class OpenAiServer:
         except self._sdk.APITimeoutError:
             raise Retry("timeout: the server did not answer in time") from None
         except self._sdk.APIConnectionError as error:
-            if isinstance(error.__cause__, Retry | FactmillError):  # of the transport: Anthropic's SDK wraps them
+            if isinstance(error.__cause__, Retry | FactmillError):  # from the transport: Anthropic's SDK wraps them
                 raise error.__cause__ from None
             code = "unreachable" if isinstance(error.__cause__, httpx2.ConnectError) else "connection_cut"
             raise Retry(f"{code}: {self.credentials.scrub(tell_error(error.__cause__ or error))}") from None
@@ -152,14 +156,17 @@ class OpenAiServer:
         return Answer(response.status_code, self.credentials.scrub(text), response.headers.get("Retry-After"))
 
     async def ask(self, path: str, body: Mapping[str, Any], operation: str = "chat") -> Answer:
-        """Send a request that costs money; Retry when the connection fails, TightError and BudgetReached when it may not go out."""
+        """Send a request and charge the budget for it.
+
+        Retry when the connection fails; TightError and BudgetReached when the budget does not allow the request.
+        """
         budget = find_account().budget
         is_bound = budget.bounds != Bounds()
         held = self.hold(body)
         try:
             with asking(operation):
                 answer = await self.post(path, body)
-        except BaseException as error:  # a time-out too: the server may have answered, and is then paid
+        except BaseException as error:  # a time-out too: the server may have answered, and then bills it
             if isinstance(error, Retry) and error.code == "unreachable":
                 budget.settle(held, 0.0, is_answer=False)
             else:
@@ -175,10 +182,11 @@ class OpenAiServer:
         return answer
 
     def bill(self, answer: Answer) -> tuple[float | None, Usage | None]:
-        """Return the US$ that an answer costs, and its usage; None where either is unknown.
+        """Return the cost of a response in US$, and its usage; None where either is unknown.
 
-        An answer without usage costs nothing where the request was refused or failed at once. It may have been billed where the server, or a gateway before it, gave up waiting for the reply, and where a gateway
-        tells a failure in its own words (HTML) in place of the server's.
+        A response without usage costs nothing where the request was refused or failed at once. It may have been billed
+        where the server, or a gateway before it, gave up waiting, and where a gateway reports a failure in its own
+        words (HTML) instead of the server's.
         """
         body = _read_body(answer.text)
         usage = read_usage(body)
@@ -191,10 +199,10 @@ class OpenAiServer:
         return 0.0 if is_free and answer.status not in _TIMED_OUT else None, None
 
     def hold(self, body: Mapping[str, Any], *, is_probed: bool = True, share: float = 1.0) -> int:
-        """Count a request and hold the most that it can cost; TightError and BudgetReached when it may not go out.
+        """Count a request and reserve its highest cost; TightError and BudgetReached when it may not go out.
 
-        `is_probed`: the first one goes alone, so that it tells whether the server keeps to limits. `share`: what it costs of
-        the model's prices.
+        `is_probed`: the model's first request goes alone, to show whether the server keeps to limits. `share`: factor
+        on the model's prices.
         """
         account = find_account()
         account.budget.take(account.service)
@@ -207,8 +215,10 @@ class OpenAiServer:
             raise
 
     def expect_tokens(self, body: Mapping[str, Any]) -> tuple[int, int]:
-        """Return how many tokens a request and its replies have at most: a token of a request is a byte at least, and those
-        of a reply are limited; what servers were seen to count beyond is learnt."""
+        """Return upper bounds for the tokens of a request and of its replies.
+
+        A token of a request has at least one byte, and replies are limited; overcounts seen earlier scale both bounds.
+        """
         told = json.dumps(
             [body.get(name) for name in ("messages", "prompt", "tools", "response_format")], ensure_ascii=False
         )
@@ -219,7 +229,8 @@ class OpenAiServer:
         return math.ceil(asked * self._over[0]), math.ceil(limit * body.get("n", 1) * self._over[1])
 
     def price_at_most(self, tokens_in: int, tokens_out: int) -> float:
-        """Return what a request with these tokens can cost, whatever of them is cached or reasoning."""
+        """Return the highest cost of a request with these tokens, in US$, however many are cached or spent on
+        reasoning."""
         return self._over_price * price_range(tokens_in, tokens_out, self.model)[1]
 
     def _learn(self, usage: Usage, expected: tuple[int, int]) -> None:
@@ -231,9 +242,9 @@ class OpenAiServer:
             self._over_price = usage.cost_usd / by_tokens
 
     def price(self, usage: Any) -> Reply:
-        """Return a reply without a body that holds the tokens and the price of a Usage, of a reply's body or of its `usage`.
+        """Return a reply without a body, with the tokens and the price of a Usage, a response body or its `usage`.
 
-        Where the usage is unknown there are no tokens, and the price is the fee of a request alone.
+        Where the usage is unknown, there are no tokens, and the price is the fee per request.
         """
         read = usage if isinstance(usage, Usage) else read_usage(usage)
         if read is None:
@@ -253,7 +264,7 @@ def is_too_long(answer: Answer) -> bool:
 
 
 def add_spent(reply: Reply, spent: Reply) -> Reply:
-    """Return a reply with what was spent beside."""
+    """Return a reply with the tokens and cost of another added."""
     return replace(
         reply,
         tokens_in=reply.tokens_in + spent.tokens_in,
@@ -263,7 +274,7 @@ def add_spent(reply: Reply, spent: Reply) -> Reply:
 
 
 def _read_body(text: str) -> Any:
-    """Return the JSON of a body; None where it is none."""
+    """Parse a body as JSON; None where it is not JSON."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError):

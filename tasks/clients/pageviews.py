@@ -1,7 +1,7 @@
-"""Page views of English articles from the Pageviews API, over requests; the question is that of core/calls/knowledge.py.
+"""Client of the Pageviews API for English Wikipedia articles; it answers the operation of core/calls/knowledge.py.
 
-Views are those of people (agent `user`) from all platforms, day by day. Redirects are counted apart by the API, so a
-title must be the article's own. An article the API knows nothing of is an answer (null), not a failure.
+Views are those of people (agent `user`) on all platforms, day by day. The API counts redirects separately, so a title
+must be the article's own. An article unknown to the API is an answer (null), not a failure.
 """
 
 from collections.abc import Sequence
@@ -20,14 +20,14 @@ _SERIES = "metrics/pageviews/per-article/en.wikipedia/all-access/user"
 
 
 class Pageviews:
-    """Answers pageviews."""
+    """Client that answers pageviews calls."""
 
     is_outside = True
 
     def __init__(
         self, url: str, identity: str, limits: Limits, user_agent: str, token: str = "", shared: Limiter | None = None
     ) -> None:
-        """Keep what is needed; nothing is sent yet. `url`: the base before /metrics."""
+        """Set up the client; send nothing. `url`: the base before /metrics."""
         self.identity = identity
         self._url = url.rstrip("/")
         self._name = f"Pageviews at {url}"

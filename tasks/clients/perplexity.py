@@ -1,15 +1,15 @@
-"""A language model behind a server of the OpenAI protocol that says how probable a text is (core/calls/local_models.py).
+"""Client that scores the probability of texts with a model behind the OpenAI protocol (core/calls/local_models.py).
 
-Chat gives no probabilities of what was said to it; `POST /completions` can. Two forms are known, and the one that a server
-answered is kept for what follows:
+The chat protocol gives no probabilities of the prompt; `POST /completions` can. Two forms are known, and the one that a
+server answers is kept for later requests:
 
-- `echo`: the prompt is repeated with the logarithm of each of its tokens (OpenAI's older models, vLLM, llama-cpp-python
-  with `logits_all = true`). The first is null: nothing stands before it, or only the start token.
+- `echo`: the prompt is repeated with the log-probability of each token (OpenAI's older models, vLLM, llama-cpp-python
+  with `logits_all = true`). The first is null: nothing precedes it, or only the start token.
 - `prompt_logprobs`: vLLM's own, for when echo is switched off.
 
-Both ask for one more token, since some servers take 0 for "as many as you like", and cut it off again. A server that
-gives neither is a failed reply `no_prompt_logprobs`; llama.cpp's own server is one, which ignores `echo` without a word, so
-what was not repeated is never taken for the prompt.
+Both ask for one more token and drop it, since some servers read 0 as "no limit". A server that supports neither gets a
+failed reply `no_prompt_logprobs`. llama.cpp's own server is one; it silently ignores `echo`, so text that is not
+repeated is never taken for the prompt.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -31,27 +31,27 @@ _FORMS: Mapping[Form, Mapping[str, Any]] = {
 }
 _REFUSING = frozenset({400, 422, 500, 501})
 _IMPOSSIBLE = -9999.0
-"""What vLLM writes for the logarithm of 0, which JSON cannot hold."""
+"""vLLM's value for the logarithm of 0, which JSON cannot hold."""
 
 
 class _NotGivenError(Exception):
-    """A server does not give what this form asks for; the text says what is missing."""
+    """Raised when a response lacks the log-probabilities of a form; the text says what is missing."""
 
 
 class Scorer:
-    """Answers perplexity with one model; its identity names the model (core.calls.perplexity.name_scorer)."""
+    """Client that answers perplexity calls with one model; its identity names it (core.calls.perplexity.name_scorer)."""
 
     is_outside = True
 
     def __init__(self, identity: str, model: Model, read_key: Callable[[], str], user_agent: str) -> None:
-        """Keep what is needed; nothing is sent, and `read_key` is called when the first request is."""
+        """Set up the client; send nothing. `read_key` is called with the first request."""
         self.identity = identity
         self._server = OpenAiServer(model, read_key, user_agent)
         self._sender = Sender(model.limits, self._server.name, counts=False)
         self._form: Form = "echo"
 
     def send(self, calls: Sequence[Call], deliver: Deliver) -> None:
-        """Weigh the texts of calls, each in a request of its own."""
+        """Score the text of each call, one request per text."""
         self._sender.send([[call] for call in calls], self._ask, deliver)
 
     async def _ask(self, group: Sequence[Call]) -> list[Reply]:
@@ -95,13 +95,13 @@ class Scorer:
 
 
 def _why_refused(answer: Answer) -> str | None:
-    """Return why a server will not take the form of a request; None when that is not its trouble."""
+    """Return why a server refuses the form of a request; None where it refuses nothing, or something else."""
     is_about_form = any(word in answer.text for word in ("logprobs", "echo", "logits_all"))
     return f"HTTP {answer.status}: {shorten(answer.text)}" if answer.status in _REFUSING and is_about_form else None
 
 
 def _read_choice(answer: Any) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
-    """Return the only choice and the usage of a reply."""
+    """Return the only choice and the usage of a response."""
     try:
         return dict(answer["choices"][0]), dict(answer.get("usage") or {})
     except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
@@ -109,7 +109,7 @@ def _read_choice(answer: Any) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
 
 
 def _read_echoed(choice: Mapping[str, Any], usage: Mapping[str, Any], text: str) -> list[float]:
-    """Return the logarithms of the prompt's tokens, the first left out where it is null."""
+    """Return the log-probabilities of the prompt's tokens, without the first where it is null."""
     if not str(choice.get("text") or "").startswith(text):
         raise _NotGivenError("the prompt is not repeated")
     given = choice.get("logprobs")
@@ -123,7 +123,7 @@ def _read_echoed(choice: Mapping[str, Any], usage: Mapping[str, Any], text: str)
 
 
 def _read_prompt_logprobs(choice: Mapping[str, Any]) -> list[float]:
-    """Return the logarithms of the prompt's tokens; of several at one place the first is the prompt's."""
+    """Return the log-probabilities of the prompt's tokens; of several at one position the first is the prompt's."""
     given = choice.get("prompt_logprobs")
     if not isinstance(given, list):
         raise _NotGivenError("no prompt_logprobs in the reply")
@@ -134,7 +134,7 @@ def _read_prompt_logprobs(choice: Mapping[str, Any]) -> list[float]:
 
 
 def _read_logs(given: Sequence[Any]) -> list[float]:
-    """Return numbers, the first left out where it is null."""
+    """Return log-probabilities as floats, without the first where it is null."""
     if not given:
         raise _NotGivenError("log-probabilities of what was generated only")
     logs = given[1:] if given[0] is None else given

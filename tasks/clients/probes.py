@@ -1,8 +1,8 @@
-"""Probes: what a server refuses without saying what is found by leaving out one optional parameter after another.
+"""Probes that find a refused parameter which the server does not name, by leaving out optional parameters in turn.
 
-Each parameter is left out once a run at most, and all of them together once, so a run has a few probes and not a few for each
-row. A parameter that the server has answered in another request is not to blame, so a request that is refused for its content
-is not probed once others like it were answered. When no probe passes, the run has no further ones.
+Each parameter is left out at most once a run, and all together once, so a run has few probes, not some per row. A
+parameter that the server accepted in another request is not suspected, so a request refused for its content is not
+probed once similar ones were answered. When no probe passes, the run makes no more of them.
 """
 
 import asyncio
@@ -17,37 +17,38 @@ from factmill.tasks.core.service_settings import Model
 
 @dataclass(frozen=True, slots=True)
 class Omission:
-    """A parameter that a probe leaves out, or sends otherwise."""
+    """A parameter that a probe leaves out or changes."""
 
     name: str
     value: str
-    """What of it an answer to another request shows to be taken: a server may take one schema or temperature and not another."""
+    """Value that another answered request proves acceptable: a server may accept one schema or temperature and not
+    another."""
     settings: Mapping[str, Any]
-    """By which the model is asked without it."""
+    """Model settings that leave the parameter out."""
 
 
 @dataclass(slots=True)
 class Probes:
-    """The probes of one model in one run; used in the sending loop alone."""
+    """Probes of one model in one run; used in the sending loop only."""
 
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
-    """Held while one request is probed, so that others that are refused meanwhile wait for what comes of it."""
+    """Held while one request is probed; other refused requests wait for the result."""
     found: dict[str, Any] = field(default_factory=dict)
-    """Settings by which a request passed."""
+    """Settings with which a request passed."""
     reason: str = ""
-    """What the server said of the request that no probe made pass; empty: there is none."""
+    """The server's refusal of a request that no probe made pass; empty: there is none."""
     _tried: dict[str, None] = field(default_factory=dict)
     _taken: set[tuple[str, str]] = field(default_factory=set)
 
     def note_answered(self, model: Model, sent: Mapping[str, Any]) -> None:
-        """Note that the server takes all parameters of a request."""
+        """Record that the server accepted all parameters of a request."""
         self._taken.update((each.name, each.value) for each in list_omissions(model, sent))
 
     def iterate_omissions(self, model: Model, sent: Mapping[str, Any], *, repeats: bool = False) -> Iterator[Omission]:
-        """Yield what to leave out of a request, the cheapest to lose first, all together last. An omission counts as tried once
-        the next one is asked for.
+        """Yield what to leave out of a request, the cheapest to lose first, all together last.
 
-        `repeats`: nothing is left out at first, since the refusal may have been a passing one.
+        An omission counts as tried once the next one is requested. `repeats`: first yield an empty omission, since the
+        refusal may have been transient.
         """
         if self.reason:
             return
@@ -64,16 +65,16 @@ class Probes:
                 self._tried[each.name] = None
 
     def give_up(self, model: Model, sent: Mapping[str, Any], reason: str) -> None:
-        """Have no further probes in this run, unless all that a request holds was answered in others meanwhile."""
+        """Stop probing in this run, unless other requests have meanwhile proven all parameters acceptable."""
         if self._list_suspected(model, sent):
             self.reason = reason
 
     def _list_suspected(self, model: Model, sent: Mapping[str, Any]) -> list[Omission]:
-        """Return what of a request no answer has shown to be taken."""
+        """Return the omissions of a request whose parameters no answer has proven acceptable."""
         return [each for each in list_omissions(model, sent) if (each.name, each.value) not in self._taken]
 
     def describe_tried(self) -> str:
-        """Return the names of what was left out, such as `n, seed, all of them`."""
+        """Return the names of the parameters left out so far, such as `n, seed, all of them`."""
         return ", ".join(self._tried)
 
 

@@ -1,12 +1,12 @@
-"""What a server of the OpenAI protocol will not take, read from its error replies, and what to send instead.
+"""Request parameters that a server of the OpenAI protocol refuses, and the settings to use instead.
 
-Servers name the parameter in a field of its own or in the message, several at once some of them; others name
-only what it stands for ("Only one candidate can be specified"). A refusal that names nothing that was sent, that says that a
-number is too large, or that is about what the model wrote teaches nothing.
+Both are read from error bodies. Some servers name the parameter in a field of its own, others in the message, some name
+several at once; others describe only its effect ("Only one candidate can be specified"). Nothing is learnt from a
+refusal that names nothing in the request, that calls a number too large, or that is about the model's output.
 
-Servers put their message into `error.message`, `message`, `detail`, `detail[].msg` or `error`; Gemini wraps the object in a
-list, and gateways carry the body of the server behind them as JSON in a string. Values of the request that a body repeats
-(`detail[].input`) are left out: what a prompt says is no message of the server.
+Servers put their message into `error.message`, `message`, `detail`, `detail[].msg` or `error`; Gemini wraps the object
+in a list, and gateways carry the body of the server behind them as JSON in a string. Values of the request that a body
+repeats (`detail[].input`) are left out: the text of a prompt is no message of the server.
 """
 
 import json
@@ -19,7 +19,7 @@ from typing import Any
 from factmill.tasks.core.service_settings import Model
 
 _REPEATED = frozenset({"input", "failed_generation", "url", "id", "request_id", "user_id", "headers", "object"})
-"""Fields that hold parts of the request or the reply, or names that say nothing."""
+"""Fields that hold parts of the request or the reply, or names without meaning."""
 _NAMING = frozenset({"param", "parameter", "field", "loc", "argument"})
 _TOO_LARGE = re.compile(
     r"too (large|long|high|many|big)|at most|(less|greater|more|larger|higher|lower) than|exceed|up to|"
@@ -49,22 +49,22 @@ _TOO_LONG = re.compile(
 )
 _MOST_DEEP = 50
 _MOST_CHARACTERS = 20_000
-"""Of what an error says; what stands behind is left out."""
+"""Characters of an error that are read; the rest is ignored."""
 
 
 @dataclass(frozen=True, slots=True)
 class ErrorText:
-    """What an error reply says."""
+    """Messages and named parameters of an error body."""
 
     words: str
-    """Its messages and codes, a line each."""
+    """Its messages and codes, one a line."""
     params: tuple[str, ...]
-    """The parameters that it names in a field of its own, such as `seed` or `messages[0].role`; those of a FastAPI `loc` are
-    joined by dots."""
+    """Parameters that it names in a field of its own, such as `seed` or `messages[0].role`; dots join the parts of a
+    FastAPI `loc`."""
 
 
 def read_error_text(text: str) -> ErrorText:
-    """Return what the body of an error reply says; one that is no JSON is its own message."""
+    """Read an error body; one that is not JSON is its own message."""
     params: list[str] = []
     try:
         words = list(_iterate_words(json.loads(text), params, _MOST_DEEP))
@@ -74,8 +74,10 @@ def read_error_text(text: str) -> ErrorText:
 
 
 def is_prompt_too_long(status: int, text: str) -> bool:
-    """True where a request is refused because its prompt is too long for the model, or its body for the server, and not because
-    the limit of the reply is too large."""
+    """True where a request is refused because its prompt is too long for the model, or its body for the server.
+
+    A reply limit that is too large does not count.
+    """
     if status == _TOO_LARGE_BODY:
         return True
     if status not in _LENGTH_STATUSES:
@@ -91,7 +93,7 @@ def is_token_limit_too_large(error: ErrorText) -> bool:
 
 
 def _iterate_words(node: Any, params: list[str], deep: int) -> Iterator[str]:
-    """Yield the strings of a body, and add the parameters that it names to `params`; RecursionError where it is nested too
+    """Yield the strings of a body, and add the parameters that it names to `params`; RecursionError where it nests too
     deeply."""
     if not deep:
         raise RecursionError
@@ -109,7 +111,7 @@ def _iterate_words(node: Any, params: list[str], deep: int) -> Iterator[str]:
 
 
 def _read_string(text: str, params: list[str], deep: int) -> Iterator[str]:
-    """Yield a message; where it carries JSON, what stands before it and the words of that."""
+    """Yield a message; where it contains JSON, yield the text before it and the strings in it."""
     start, end = (
         min((at for at in (text.find("{"), text.find("[")) if at >= 0), default=0),
         max(text.rfind("}"), text.rfind("]")),
@@ -135,7 +137,8 @@ def _read_param(value: Any) -> str:
 
 _REFUSING = frozenset({400, 422})
 _BROKEN = frozenset({500, 501})
-"""Statuses by which some servers refuse a parameter, a schema that they cannot read or roles that their template refuses."""
+"""Statuses with which some servers refuse a parameter, an unreadable schema, or roles that their template does not
+allow."""
 _TOOL_KEYS = frozenset({"tool_calls", "tool_call_id"})
 _LIMIT_NAMES = ("max_tokens", "max_completion_tokens")
 _UNKNOWN = re.compile(
@@ -144,7 +147,7 @@ _UNKNOWN = re.compile(
     r"cannot find|disallow|removed|不支持|未知",
     re.IGNORECASE,
 )
-"""Says that a parameter is not taken at all."""
+"""Wording for a parameter that is not accepted at all."""
 _REFUSES = re.compile(
     rf"{_UNKNOWN.pattern}|\b(?:not|cannot|can't|invalid|must|only|should|requires?|incompatible|unavailable|disabled|than|no)\b|exceed|maximum|非法|无效|错误",
     re.IGNORECASE,
@@ -163,7 +166,7 @@ _BETWEEN = re.compile(
     r"['\"`]?\s*(?::[^,{}\[\]]{1,40})?(?:(?:,|/|&|\b(?:and|or)\b)\s*(?:(?:and|or)\s+)?['\"`]?"
     r"(?:\w+['\"`]?\s*(?::[^,{}\[\]]{1,40})?(?:,|\b(?:and|or)\b)\s*['\"`]?)*)"
 )
-"""What stands between two names of one list."""
+"""Text between two names of one list."""
 _ONLY_STREAMS = re.compile(
     r"\bstream\W{1,4}(parameter )?(must|has to|should|needs to) be (set to )?\W?true|"
     r"only stream(ing|ed)?\b.{0,40}(support|allow|available|accept)|only.{0,20}support\w*.{0,20}\bstream|support\w* only.{0,20}\bstream|must.{0,20}\b(stream the response|use streaming)|"
@@ -203,10 +206,10 @@ _OF_REPLY = re.compile(
     r"(?:output|reply|response|completion) (?:violates|is not valid|was not valid|is invalid)",
     re.IGNORECASE,
 )
-"""Says what a model wrote, or failed to write, and not what the server takes."""
+"""Wording about what a model wrote, or failed to write, rather than what the server accepts."""
 _TOOLS = re.compile(r"\btools?\b|tool.?(choice|call|use)|function.?call", re.IGNORECASE)
 _OF_ONE_CALL = re.compile(r"tool_use_failed|failed_generation|tool_call_id|messages\[")
-"""A refusal of what a model wrote as a call, or of a message, and not of tools as such."""
+"""Wording about a single tool call or message, rather than tools in general."""
 _SYSTEM = r"['\"`]?\b(?:system|developer)\b['\"`]?"
 _NO_SYSTEM = re.compile(
     rf"{_SYSTEM}[ _-]?(?:role|message|prompt|instruction)s?\b.{{0,40}}(?:\bnot\b|n't|unsupported|disabled)|"
@@ -233,10 +236,10 @@ _OTHER_TROUBLE = re.compile(
     r"decommission|retired|shut ?down)|valid model|tool_call|json body",
     re.IGNORECASE,
 )
-"""Says that a request is refused for its content, for the account, for the model or for its turns."""
+"""Wording of a refusal for the content, the account, the model or the turns of a request."""
 
 _WHOLE_REQUEST = frozenset({"request", "input", "payload", "__root__"})
-"""Names in the place of a parameter's that name none."""
+"""Values in the parameter field that name no parameter."""
 
 Message = Mapping[str, Any]
 
@@ -244,9 +247,9 @@ Message = Mapping[str, Any]
 def read_refusal(
     model: Model, status: int, text: str, sent: Mapping[str, Any], learnt: Mapping[str, Any] = MappingProxyType({})
 ) -> dict[str, Any]:
-    """Return by what settings of a model a request would not be refused so; nothing where the refusal does not say.
+    """Return the model settings that avoid a refusal; {} where it does not tell.
 
-    `learnt`: the settings by which this request was changed after earlier refusals.
+    `learnt`: settings that were changed for this request after earlier refusals.
     """
     if status not in (*_REFUSING, *_BROKEN, 404):
         return {}
@@ -262,9 +265,9 @@ def read_refusal(
 
 
 def is_unexplained(status: int, text: str) -> bool:
-    """True where a server refuses a request and does not say for what: by its status, or by an error that speaks of parameters.
+    """True where a server refuses a request without naming a reason: by its status, or by an error about parameters.
 
-    Call it for texts that teach nothing (`read_refusal`) and are not about the prompt's length.
+    Call it only for texts from which `read_refusal` learns nothing and that are not about the prompt's length.
     """
     if status not in (*_REFUSING, *_BROKEN, 404):
         return False
@@ -279,9 +282,9 @@ def is_unexplained(status: int, text: str) -> bool:
 
 
 def merge_roles(messages: Sequence[Message]) -> list[dict[str, Any]]:
-    """Return messages without a system role, whose speakers alternate, the user first.
+    """Return messages without a system role and with alternating speakers, the user first.
 
-    Calls of tools and what these gave stay as they are, one message behind the other.
+    Tool calls and their results stay as they are, as separate messages.
     """
     merged: list[dict[str, Any]] = []
     for message in messages:
@@ -294,7 +297,7 @@ def merge_roles(messages: Sequence[Message]) -> list[dict[str, Any]]:
 
 
 def _read_stream_refusal(text: str, sent: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the setting for a server that only streams, or one that streams without `stream_options`."""
+    """Return the setting for a server that only streams, or that streams without `stream_options`."""
     if not sent.get("stream") and _ONLY_STREAMS.search(text):
         return {"stream": True}
     return {"stream": "no_usage"} if "stream_options" in sent and "stream_options" in text else {}
@@ -306,24 +309,27 @@ def is_changed_by_merging(messages: Sequence[Message]) -> bool:
 
 
 def has_tool_turns(messages: Sequence[Message]) -> bool:
-    """True where messages hold calls of tools, or what these gave."""
+    """True where messages hold tool calls or their results."""
     return any(_TOOL_KEYS & {*message} for message in messages)
 
 
 def describe_learnt(before: Model, after: Model) -> list[str]:
-    """Return the settings by which two states of a model differ, as lines of a world's file."""
+    """Return the settings that differ between two states of a model, as lines of a world's file."""
     return [f"{name} = {json.dumps(value)}" for name, value in find_learnt(before, after).items()]
 
 
 def find_learnt(before: Model, after: Model) -> dict[str, Any]:
-    """Return the settings of one state of a model that another has otherwise."""
+    """Return the settings of `after` that differ from those of `before`."""
     was, now = (model.model_dump(mode="json") for model in (before, after))
     return {name: value for name, value in now.items() if value != was[name]}
 
 
 def _list_named(error: ErrorText, sent: Mapping[str, Any], *, is_clear: bool = False) -> list[str]:
-    """Return the parameters of a request that its refusal names: in a field of its own, else those of the first sentence that
-    refuses some. `is_clear`: only where the sentence says that they are not taken at all."""
+    """Return the parameters of a request that its refusal names.
+
+    They come from a field of their own, else from the first sentence that refuses some. `is_clear`: only sentences
+    count that call them not accepted at all.
+    """
     if error.params and not is_clear:
         parts = [part for param in error.params for part in re.split(r"[.\[\]]+", param)]
         if named := [name for name in dict.fromkeys(parts) if name in sent and (_NAMES.fullmatch(name) or name == "n")]:
@@ -335,8 +341,10 @@ def _list_named(error: ErrorText, sent: Mapping[str, Any], *, is_clear: bool = F
 
 
 def _list_in_sentence(sentence: str, sent: Mapping[str, Any]) -> list[str]:
-    """Return the first parameter of a request that a sentence names, and those that stand in one list with it; tools only
-    where it names nothing else: they are refused along with something."""
+    """Return the first parameter of a request that a sentence names, and those in one list with it.
+
+    Tools are returned only where nothing else is named, since they are refused in combination with another parameter.
+    """
     found = [(match["name"] or "n", match) for match in _NAMES.finditer(sentence)]
     found = [(name.lower(), match) for name, match in found if name.lower() in sent]
     found = [each for each in found if each[0] != "tools"] or found
@@ -351,7 +359,7 @@ def _list_in_sentence(sentence: str, sent: Mapping[str, Any]) -> list[str]:
 def _learn_setting(
     model: Model, name: str, error: ErrorText, sent: Mapping[str, Any], learnt: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return the setting by which a parameter is not sent, or is sent otherwise."""
+    """Return the setting that leaves a parameter out or sends it differently."""
     if name in _LIMIT_NAMES:
         if is_token_limit_too_large(error) or not (error.params or _UNKNOWN.search(error.words)):
             return {}
@@ -371,7 +379,7 @@ def _learn_setting(
 
 
 def _read_family(model: Model, status: int, error: ErrorText, sent: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a refusal teaches that names no parameter, but what one stands for."""
+    """Return the settings for a refusal that names no parameter but describes its effect."""
     words = error.words
     if model.system == "own" and _refuses_system(error, sent.get("messages", ())):
         return {"system": "merge"}
@@ -391,7 +399,7 @@ def _loosen_schema(model: Model) -> dict[str, Any]:
 
 
 def _refuses_system(error: ErrorText, messages: Sequence[Message]) -> bool:
-    """True where a refusal is about a system role, or about roles that do not alternate, and merging them changes that."""
+    """True where a refusal is about a system role or roles that do not alternate, and merging them changes that."""
     if _ALTERNATE.search(error.words) and _OPTIONAL_SYSTEM.search(error.words):
         return is_changed_by_merging([message for message in messages if message["role"] != "system"])
     is_named = any(re.fullmatch(r"messages[.\[]0\]?\.(?:\w+\.)?role", param) for param in error.params)
@@ -400,7 +408,7 @@ def _refuses_system(error: ErrorText, messages: Sequence[Message]) -> bool:
 
 
 def _refuses_tools(error: ErrorText, sent: Mapping[str, Any]) -> bool:
-    """True where a first request is refused for its tools; one in the midst of calls may be for what these hold."""
+    """True where a request is refused for its tools; False amid tool calls, whose content may be the reason."""
     if has_tool_turns(sent.get("messages", ())):
         return False
     named = " ".join(error.params)

@@ -1,4 +1,4 @@
-"""Opens the server of a chat model, and its batch jobs, by the model's kind."""
+"""Factories for the client of a chat model's server and for its batch jobs, by the model's kind."""
 
 from collections.abc import Callable
 
@@ -11,13 +11,13 @@ from factmill.tasks.core.service_settings import Model
 
 
 def open_server(model: Model, read_key: Callable[[], str], user_agent: str) -> OpenAiServer:
-    """Return the server of a chat model; SettingsError where its SDK is not installed."""
+    """Make the client of a chat model's server; SettingsError where its SDK is not installed."""
     kind = AnthropicServer if model.kind == "anthropic" else OpenAiServer
     return kind(model, read_key, user_agent)
 
 
 def open_jobs(server: OpenAiServer, jobs: Jobs, attempts: int, **more: int) -> Remote:
-    """Return the batch jobs of a server; `attempts` and more: as Remote takes them."""
+    """Make the client of a server's batch jobs; `attempts` and `more`: as Remote takes them."""
     if isinstance(server, AnthropicServer):
         return MessageBatches(server, jobs, attempts, **more)
     return Remote(server, jobs, attempts, **more)

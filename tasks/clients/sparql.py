@@ -1,15 +1,15 @@
-"""A Wikidata or DBpedia behind a SPARQL endpoint: one query and its solutions, and the operations that are asked so.
+"""Client of a SPARQL endpoint with Wikidata or DBpedia, and the operations that it answers.
 
-Calls that have all but their own parts in common go out as one query with a VALUES block, up to `limits.batch` of them. A
-query that takes too long or gives too much is halved: one item with thousands of values must not cost its neighbours their
-answers. How many calls a query takes is learnt from that (clients/sending/limiter.py). No SERVICE and no label service,
-so that any endpoint that holds Wikidata's own vocabulary will do.
+Calls that differ only in their own parts go out as one query with a VALUES block, up to `limits.batch` of them. A query
+that takes too long or returns too much is halved, so that one item with thousands of values does not cost the others
+their answers. The number of calls in a query adapts to that (clients/sending/limiter.py). No SERVICE and no label
+service is used, so any endpoint with Wikidata's own vocabulary works.
 
-SPARQLWrapper makes the request, a session sends it over connections that are kept, compressed (web_sessions.py).
+SPARQLWrapper builds the request; a session sends it over persistent connections with compression (web_sessions.py).
 
-A query that took too much time or space is worth another try with half of its values: after a time-out (ours, the
-proxy's, or the endpoint's own, which is told in the body whatever the status), after 413 and 414, and when the end of
-the reply is missing, since an endpoint that runs out of time while it writes can only break off.
+A query that took too much time or space is retried with half of its values: after a time-out (ours, the proxy's, or the
+endpoint's own, which the body reports with any status), after 413 and 414, and when the response is truncated, since an
+endpoint that runs out of time while it writes can only break off.
 """
 
 from collections import defaultdict
@@ -33,14 +33,14 @@ from factmill.tasks.core.sparql import Solution, read_results
 _LONGEST_GET = 1500
 _TOO_LONG = ("TimeoutException", "Operation timed out")
 _TOO_MUCH = ("Tried to allocate",)
-"""What Blazegraph and QLever write, with various statuses, when a query takes too much time or memory."""
+"""Wording of Blazegraph and QLever, with various statuses, for a query that takes too much time or memory."""
 
 
 class SparqlEndpoint:
-    """An endpoint that answers SELECT queries; `name` stands in messages."""
+    """An endpoint that answers SELECT queries; messages call it `name`."""
 
     def __init__(self, url: str, name: str, limits: Limits, user_agent: str, token: str = "") -> None:
-        """Keep what is needed; nothing is sent yet."""
+        """Set up the session; send nothing."""
         self._url = url
         self._name = name
         self._timeout_s = limits.timeout_s
@@ -48,7 +48,7 @@ class SparqlEndpoint:
         self._session = open_session(name, user_agent, limits, token)
 
     def select(self, query: str) -> list[Solution] | Reply:
-        """Return the solutions of a SELECT query, or the failure that is final for it."""
+        """Return the solutions of a SELECT query, or its permanent failure."""
         response = self._fetch(query)
         status, text, retry_after = response.status_code, response.text, response.headers.get("Retry-After")
         if status >= 300 and (excess := _find_excess(text)):
@@ -58,7 +58,7 @@ class SparqlEndpoint:
         try:
             return read_results(read_json(text))
         except Retry as trouble:
-            # an endpoint that gives up while it writes breaks off, some with a word on why
+            # an endpoint that gives up while it writes breaks off, sometimes with a reason
             excess = _find_excess(text)
             reason = f"{excess}: {trouble}" if excess else str(trouble)
             raise Retry(reason, split=excess is not None or trouble.code == "broken_json") from trouble
@@ -66,12 +66,13 @@ class SparqlEndpoint:
             raise Retry(f"malformed_reply: expected SPARQL results, got {shorten(text)}") from error
 
     def _fetch(self, query: str) -> requests.Response:
-        """Send one request; its form is set by hand, since SPARQLWrapper guesses it from words, even in comments."""
+        """Send one request; the query type is set explicitly, since SPARQLWrapper guesses it from words, even in
+        comments."""
         wrapper = SPARQLWrapper(self._url, returnFormat=JSON, agent=self._user_agent)
         wrapper.setOnlyConneg(True)
         wrapper.setMethod(GET if len(query) <= _LONGEST_GET else POST)
         wrapper.queryString, wrapper.queryType = query, SELECT
-        made = wrapper._createRequest()  # the library's own sending opens a connection a query, and reads without end
+        made = wrapper._createRequest()  # its own sending opens a connection per query, and reads without limit
         with raise_retry():
             return self._session.request(
                 made.get_method(),
@@ -83,14 +84,14 @@ class SparqlEndpoint:
 
 
 def _find_excess(text: str) -> str | None:
-    """Return the code for a query that the endpoint gave up because of its cost; None when it says no such thing."""
+    """Return the code for a query that the endpoint gave up because of its cost; None for any other text."""
     if any(mark in text for mark in _TOO_LONG):
         return "timeout"
     return "too_big" if any(mark in text for mark in _TOO_MUCH) else None
 
 
 class SparqlClient:
-    """Answers calls from a SPARQL endpoint."""
+    """Client that answers calls from a SPARQL endpoint."""
 
     is_outside = True
 
@@ -104,7 +105,7 @@ class SparqlClient:
         token: str = "",
         shared: Limiter | None = None,
     ) -> None:
-        """Keep what is needed; nothing is sent yet. `what`: as messages call the service, such as Wikidata."""
+        """Set up the client; send nothing. `what`: the service's name in messages, such as Wikidata."""
         self.identity = identity
         self._sizes: dict[str, GroupSize] = defaultdict(lambda: GroupSize(limits.batch))
         name = f"{what} at {url}"
@@ -112,7 +113,7 @@ class SparqlClient:
         self._sender = Sender(limits, name, token=token, shared=shared)
 
     def send(self, calls: Sequence[Call], deliver: Deliver) -> None:
-        """Answer calls; a call whose values cannot stand in a query fails alone, with `bad_value`."""
+        """Answer calls; a call whose values cannot appear in a query fails alone, with `bad_value`."""
         alike: dict[str, list[Call]] = defaultdict(list)
         for call in calls:
             sparql = _sparql_of(call)

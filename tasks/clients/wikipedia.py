@@ -1,11 +1,10 @@
-"""A Wikipedia over mwclient: requests to the Action API, what its answers mean, and the operations that are asked so.
+"""Client of a Wikipedia's Action API over mwclient: requests, errors, and the operations that it answers.
 
-mwclient's own retries and error handling stay off: trying again is the Sender's matter, so that maxlag, a 429 or a cut
-connection slows down the service as a whole. `maxlag` goes with every request, as Wikimedia asks of programs that are
-in no hurry.
+mwclient's own retries and error handling are off: the Sender retries, so that maxlag, a 429 or a cut connection slows
+down all requests to the service. `maxlag` goes with every request, as Wikimedia asks of programs without urgency.
 
 Errors come as `error` (errorformat=bc) or as a list `errors` (all other formats), and their codes in a header as well.
-Those of a wiki that is busy or read-only may pass. A block, or a token that the wiki refuses, stops the run, since every
+Errors of a busy or read-only wiki are transient. A block, or a token that the wiki refuses, stops the run, since every
 other request would be refused too.
 """
 
@@ -40,7 +39,7 @@ _TOKEN_REFUSED = re.compile(r"mwoauth-invalid-authorization.*")
 
 
 class RefusedError(Exception):
-    """An answer that is final for what was asked; `reply` says why."""
+    """Raised for a permanent failure of one request; `reply` holds the reason."""
 
     def __init__(self, reply: Reply) -> None:
         super().__init__(reply.error)
@@ -48,10 +47,10 @@ class RefusedError(Exception):
 
 
 class MediaWiki:
-    """The Action API of one wiki."""
+    """Client of one wiki's Action API."""
 
     def __init__(self, url: str, name: str, limits: Limits, user_agent: str, token: str = "") -> None:
-        """Open nothing yet. `url`: scheme and host, and the script path where that is not `/w`."""
+        """Set up the session; send nothing. `url`: scheme and host, and the script path unless it is `/w`."""
         self._name = name
         session = open_session(name, user_agent, limits, token)
         session.hooks["response"].append(self._check_response)
@@ -67,8 +66,11 @@ class MediaWiki:
         )
 
     def get(self, action: str, **params: str | int) -> Any:
-        """Return the JSON of one request; Retry for what may pass, ServiceUnreachable for a block or a refused token,
-        RefusedError for every other error of the wiki."""
+        """Send one request and return its JSON.
+
+        Retry for a transient failure, ServiceUnreachable for a block or a refused token, RefusedError for every other
+        error of the wiki.
+        """
         try:
             with raise_retry():
                 answer = self._site.raw_api(action, "GET", retry_on_error=False, maxlag=_MAXLAG_S, **params)
@@ -85,12 +87,12 @@ class MediaWiki:
         return answer
 
     def _check_response(self, response: requests.Response, **_: Any) -> None:
-        """Judge status and headers before mwclient sees them: it keeps no Retry-After."""
+        """Check status and headers before mwclient sees the response, since it does not keep Retry-After."""
         lag = response.headers.get("X-Database-Lag")
         if lag is not None:
             raise Retry(f"maxlag: {lag} s behind", read_retry_after(response.headers.get("Retry-After")))
         if response.is_redirect:
-            return  # is followed
+            return  # the session follows it
         if codes := response.headers.get("MediaWiki-API-Error"):
             texts = dict(_list_errors(read_json(response.text))) if response.text[:1] == "{" else {}
             body = shorten(response.text)
@@ -101,7 +103,7 @@ class MediaWiki:
             raise RefusedError(failure)
 
     def _check_errors(self, errors: Sequence[tuple[str, str]], retry_after: str | None) -> None:
-        """Raise ServiceUnreachable when one of an answer's errors (code and text) stops the run, Retry when one may pass."""
+        """Raise ServiceUnreachable when an error (code and text) stops the run, Retry when one is transient."""
         for code, text in errors:
             if _BLOCKED.fullmatch(code):
                 raise ServiceUnreachable(
@@ -119,7 +121,7 @@ class MediaWiki:
 
 
 def _list_errors(answer: Any) -> list[tuple[str, str]]:
-    """Return code and text of each error in an answer; Retry when an error is in neither format."""
+    """Return code and text of each error in a response; Retry when an error is in neither format."""
     if not isinstance(answer, Mapping):
         return []
     errors = [answer["error"]] if "error" in answer else answer.get("errors", [])
@@ -138,14 +140,14 @@ _NOT_IN_TITLES = frozenset("#<>[]|{}\n\t")
 
 
 class Wikipedia:
-    """Answers what a MediaWiki is asked."""
+    """Client that answers calls from a MediaWiki."""
 
     is_outside = True
 
     def __init__(
         self, url: str, identity: str, limits: Limits, user_agent: str, token: str = "", shared: Limiter | None = None
     ) -> None:
-        """Keep what is needed; nothing is sent yet. `url`: scheme and host, and the script path where it is not /w."""
+        """Set up the client; send nothing. `url`: scheme and host, and the script path unless it is /w."""
         self.identity = identity
         name = f"Wikipedia at {url}"
         self._wiki = MediaWiki(url, name, limits, user_agent, token)
@@ -190,7 +192,7 @@ def _find_bad_title(call: Call) -> str | None:
 
 
 def _group_titles(calls: Sequence[Call], most: int) -> list[list[Call]]:
-    """Return calls in groups whose titles fit into one address."""
+    """Group calls so that the titles of each group fit into one URL."""
     groups: list[list[Call]] = []
     length = 0
     for call in calls:

@@ -10,7 +10,7 @@ _WORDS = (("day", 86_400), ("hour", 3600), ("minute", 60), ("second", 1))
 
 
 def check_age(value: object) -> str:
-    """Return an age as it was written, a number of seconds too; ValueError says what was expected."""
+    """Check an age, which may be a number of seconds, and return it as text; ValueError names the expected form."""
     text = str(value) if isinstance(value, str | int | float) and not isinstance(value, bool) else ""
     if not re.fullmatch(PATTERN, text):
         raise ValueError(
@@ -20,20 +20,20 @@ def check_age(value: object) -> str:
 
 
 def read_age(text: str) -> float:
-    """Return an age (see check_age) in seconds."""
+    """Parse an age (see check_age) into seconds."""
     unit = text[-1] if text[-1].isalpha() else ""
     return float(text.removesuffix(unit)) * _SECONDS[unit]
 
 
 def write_age(seconds: float) -> str:
-    """Return whole seconds, one at least, as an age that `read_age` reads, in the largest unit that leaves none over."""
+    """Format seconds, rounded to at least 1, for `read_age`, in the largest unit that divides them."""
     whole = max(round(seconds), 1)
     unit = next(unit for unit, size in reversed(_SECONDS.items()) if whole % size == 0)
     return f"{whole // _SECONDS[unit]}{unit}"
 
 
 def tell_age(seconds: float) -> str:
-    """Return an age in words, in the largest unit that it has two of, or one."""
+    """Format an age in words, in the largest unit of which it has two or more, else in seconds."""
     whole = max(int(seconds), 0)
     word, size = next((each for each in _WORDS if whole >= 2 * each[1]), _WORDS[-1])
     count = whole // size

@@ -1,11 +1,11 @@
-"""The main text of a Wikipedia article out of the HTML that MediaWiki renders (SLAQ Appendix A.1; BioKaLMA's leads).
+"""Extraction of a Wikipedia article's main text from MediaWiki's HTML (SLAQ Appendix A.1; BioKaLMA's leads).
 
-What is no main text is told by data/lists/removed_from_articles.txt: tags, classes, ids, styles and titles of
-elements, and headings, which take with them all that stands below. The rest is read in document order as paragraphs: a
-`<p>`, an item of a list, a term and its explanation, a quotation, and loose text between blocks are one each. Formulas
-are given as their TeX, raised numbers as Unicode has them (10⁵, km²), other exponents behind a caret (10^5.5, 2^n). All white space becomes single spaces, and what a
-removed part leaves behind is mended in its place: the brackets or the label of a pronunciation, the space before a
-comma.
+data/lists/removed_from_articles.txt lists what is not main text: tags, classes, ids, styles and titles of elements, and
+headings, which are removed with everything below them. The rest is read in document order as paragraphs: a `<p>`, a
+list item, a term and its explanation, a quotation, and loose text between blocks are one each. Formulas become their
+TeX, superscript numbers Unicode (10⁵, km²), other exponents follow a caret (10^5.5, 2^n). All white space becomes
+single spaces, and what a removed part leaves behind is repaired: the brackets or the label of a pronunciation, the
+space before a comma.
 
 The parser (libxml2) follows nesting down to 2,048 elements and leaves out what lies deeper; rendered pages have some
 dozens.
@@ -30,15 +30,15 @@ _RAISED_NUMBER = re.compile(r"[+\-−]?[0-9]+[+\-−]?|[+\-−]")
 _EXPONENT = re.compile(
     r"(?![aeo]\Z)[+\-−]?(?:[0-9]+[.,/][0-9]+|[0-9]*[a-zA-Zα-ω]|[0-9a-zA-Zα-ω]+(?: ?[+\-−/] ?[0-9a-zA-Zα-ω]+)+)"
 )
-"""What is raised and Unicode has no letters for: a fraction, a variable, a sum. An ordinal's th or e is none."""
+"""Superscripts without Unicode characters: a fraction, a variable, a sum; not an ordinal's th or e."""
 _BASE = re.compile(r"[0-9)\]]$|(?<![^\W_])[^\W\d_]$")
 """What can have an exponent: a number, a bracket, a single letter."""
 _NEAR = 6
-"""Among so many pieces a base is looked for: one in two elements leaves three, with the empty ends."""
+"""Number of last pieces searched for a base: one in two elements leaves three, with the empty ends."""
 _TEX = re.compile(r"\{\\(?:displaystyle|textstyle)\b(.*)\}", re.DOTALL)
 
 _GAP = "\0"
-"""Stands where a part was removed, until the paragraph is mended; no parsed text holds this character."""
+"""Marks a removed part until the paragraph is repaired; parsed text never contains this character."""
 _BRACKETS = re.compile(r"\([^()]*\)")
 _PART = re.compile(r"([;,]?)([^;,]*)")
 _LABEL = re.compile(r"(?:.*:|(?:.*\s)?pronounced(?:\s+as)?|(?:.*\s)?pronunciation|and|or|also)?", re.DOTALL)
@@ -50,7 +50,7 @@ _SPACE_BEFORE_MARK = re.compile(r"(?<!\.) (?!\. \.)(?=[,.](?: |$))")
 
 @dataclass(frozen=True, slots=True)
 class Removed:
-    """What is left out of an article's text."""
+    """Rules for what an article's text leaves out."""
 
     tags: frozenset[str]
     classes: frozenset[str]
@@ -58,17 +58,17 @@ class Removed:
     styles: tuple[str, ...]
     """Declarations without white space, such as `display:none`."""
     titles: frozenset[str]
-    """Words that an element shows when it is pointed at."""
+    """Tooltips of elements."""
     headings: frozenset[str]
     """Case-folded."""
 
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """What stands between one heading and the next."""
+    """Paragraphs between one heading and the next."""
 
     path: tuple[str, ...]
-    """The heading, behind those it is subordinate to; empty for the lead."""
+    """The heading, after its superior ones; empty for the lead."""
     level: int
     """1 to 6 as in h1 to h6; 0 for the lead."""
     paragraphs: tuple[str, ...]
@@ -76,7 +76,7 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class Article:
-    """The main text of an article; sections without paragraphs of their own are left out."""
+    """Main text of an article, without sections that have no paragraphs of their own."""
 
     sections: tuple[Section, ...]
 
@@ -92,7 +92,7 @@ class Article:
 
 
 def read_removed(entries: Iterable[str]) -> Removed:
-    """Read the entries of a list like removed_from_articles.txt: a kind, a value, and perhaps a comment behind #."""
+    """Parse a list like removed_from_articles.txt; each entry is a kind, a value, and an optional comment after #."""
     found: dict[str, list[str]] = {"tag": [], "class": [], "id": [], "style": [], "title": [], "heading": []}
     for entry in entries:
         kind, _, value = entry.partition("#")[0].strip().partition(" ")
@@ -112,7 +112,7 @@ def read_removed(entries: Iterable[str]) -> Removed:
 
 
 def read_article(source: str, removed: Removed) -> Article:
-    """Return the main text of a page, given as the HTML of action=parse; no HTML is too broken to be read.
+    """Return the main text of a page from the HTML of action=parse; even broken HTML is read.
 
     Takes time in proportion to the length.
     """
@@ -130,7 +130,7 @@ def read_article(source: str, removed: Removed) -> Article:
 
 
 class _Reader:
-    """Collects paragraphs and sections while the tree is walked; a reader serves once."""
+    """Collects paragraphs and sections during a walk over the tree; each instance serves one walk."""
 
     def __init__(self, removed: Removed) -> None:
         self.removed = removed
@@ -141,10 +141,10 @@ class _Reader:
         self.heading_level = 0
         """Level of the heading that is being read; 0 outside headings."""
         self.removed_level = 0
-        """Level of the heading below which all is left out; 0 when nothing is."""
+        """Level of the heading below which everything is removed; 0: nothing is."""
 
     def enter(self, element: html.HtmlElement) -> bool:
-        """Take in the start of an element; False when nothing within it is to be read."""
+        """Process the start of an element; False when its content is to be skipped."""
         tag = element.tag
         formula = _find_formula(element)
         if formula is not None:
@@ -165,19 +165,19 @@ class _Reader:
         return True
 
     def leave(self, element: html.HtmlElement) -> None:
-        """Take in the end of an element and the text behind it."""
+        """Process the end of an element and the text after it."""
         if element.tag in _BLOCKS or element.tag in _HEADINGS:
             self._end_paragraph()
         self.pieces.append(element.tail or "")
 
     def finish(self) -> Article:
-        """Return what was collected."""
+        """Return the collected sections."""
         self._end_paragraph()
         self._end_section()
         return Article(tuple(self.sections))
 
     def _read_raised(self, element: html.HtmlElement) -> str | None:
-        """Return what is raised as plain text has it; None where it is no exponent and no raised number."""
+        """Return a superscript as plain text; None where it is neither an exponent nor a number."""
         text = (
             ""
             if any(self._is_removed(inner) for inner in element.iterdescendants())
@@ -200,7 +200,7 @@ class _Reader:
         return bool(style) and any(one in style for one in removed.styles)
 
     def _end_paragraph(self) -> None:
-        """Make what was collected a paragraph, or the heading that was being read: a block within ends that too."""
+        """End the current paragraph or heading; a block inside a heading ends it too."""
         text = _mend("".join(self.pieces))
         self.pieces.clear()
         if self.heading_level:
@@ -222,9 +222,9 @@ class _Reader:
 
 
 def _find_formula(element: html.HtmlElement) -> str | None:
-    """Return a formula's TeX, a gap when it has none; None when the element is no formula.
+    """Return a formula's TeX, or a gap when it has none; None when the element is not a formula.
 
-    The extension Math gives the TeX with hidden MathML, as an attribute or within, and with an image beside it.
+    The Math extension gives the TeX with hidden MathML, as an attribute or within, and with an image.
     """
     if element.tag != "math" and "mwe-math-element" not in element.get("class", "").split():
         return None
@@ -237,10 +237,10 @@ def _find_formula(element: html.HtmlElement) -> str | None:
 
 
 def _mend(text: str) -> str:
-    """Return text with single spaces, mended where parts were removed."""
+    """Return text with single spaces, repaired where parts were removed."""
     text = " ".join(text.split())
     if _GAP in text:
-        # brackets within brackets first; deeper ones than these are not made by leaving out pronunciations
+        # inner brackets first; removed pronunciations leave none nested deeper than this
         for _ in range(3):
             text = _BRACKETS.sub(_mend_bracket, text)
         text = _GAP_BEFORE_MARK.sub(lambda match: "" if _GAP in match[0] else match[0], text).replace(_GAP, "")
@@ -249,7 +249,7 @@ def _mend(text: str) -> str:
 
 
 def _mend_bracket(match: re.Match[str]) -> str:
-    """Return a bracket without the parts of it that were nothing but what was removed; a gap when no other is left."""
+    """Return a bracket without the parts that contained only removed text; a gap when no part is left."""
     if _GAP not in match[0]:
         return match[0]
     kept = [

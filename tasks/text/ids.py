@@ -1,8 +1,8 @@
-"""Ids of items and properties: whether a text is one, and its number."""
+"""Ids of Wikidata items and properties: validation and numbers."""
 
 import re
 
-# longer numbers are no item's, and no computer's either
+# no item has a longer number, and 64 bits may not hold one
 _QID = re.compile(r"Q[1-9][0-9]{0,17}")
 _PID = re.compile(r"P[1-9][0-9]{0,17}")
 
@@ -18,5 +18,5 @@ def is_pid(text: str) -> bool:
 
 
 def id_number(entity_id: str) -> int:
-    """Return the number of a QID or PID, by which ids are ordered (Q64 before Q142659)."""
+    """Return the number of a QID or PID, the sort key of ids (Q64 before Q142659)."""
     return int(entity_id[1:])

@@ -1,10 +1,10 @@
-"""When two short answers count as the same, and texts as a reader compares them.
+"""Text normalisation for comparing short answers, and for finding names as a reader would.
 
-Answers are compared as the paper does (§2.1, footnote on normalisation, after SQuAD): case, punctuation, articles and
-spacing do not matter. Unlike the original script this works on any alphabet: punctuation is what Unicode says it is,
-and letters outside ASCII stay.
+Answers are compared as in the paper (§2.1, footnote on normalisation, after SQuAD): case, punctuation, articles and
+spacing do not matter. Unlike the original script this works for any alphabet: Unicode defines punctuation, and letters
+outside ASCII stay.
 
-A model that writes Łódź as Lodz, or a curly apostrophe for a straight one, still says the same name.
+A model that writes Łódź as Lodz, or a curly apostrophe for a straight one, still gives the same name.
 """
 
 import re
@@ -13,13 +13,13 @@ from functools import lru_cache
 
 _ARTICLES = frozenset({"a", "an", "the"})
 _ASCII_MARKS = {number: None for number in range(128) if not chr(number).isalnum() and not chr(number).isspace()}
-"""What goes of an ASCII text: its punctuation, symbols and control characters."""
+"""Characters removed from ASCII text: punctuation, symbols and control characters."""
 _DOUBLE_S = re.compile(r"(?:ss|us|is)$")
 
 
 @lru_cache(maxsize=65536)
 def normalise(text: str) -> str:
-    """Return text case-folded, without punctuation, symbols and English articles, words one space apart."""
+    """Return text case-folded, without punctuation, symbols and English articles, with single spaces between words."""
     if text.isascii():
         return _join_words(text.lower().translate(_ASCII_MARKS))
     folded = unicodedata.normalize("NFKC", text).casefold()
@@ -38,7 +38,7 @@ def normal_words(text: str) -> list[str]:
 
 @lru_cache(maxsize=16384)
 def singular_form(text: str) -> str:
-    """Return the normalised text with each English plural word reduced to its singular, for look-ups in word lists."""
+    """Return the normalised text with English plurals in the singular, for look-ups in word lists."""
     return " ".join(_singular(word) for word in normal_words(text))
 
 
@@ -60,18 +60,18 @@ _MARKS = str.maketrans(
     {**dict.fromkeys(_SINGLE_QUOTES, "'"), **dict.fromkeys(_DOUBLE_QUOTES), **dict.fromkeys(_DASHES, " ")}
 )
 _WITHOUT_SPACES = ("CJK", "HIRAGANA", "KATAKANA", "THAI", "LAO", "KHMER", "MYANMAR", "TIBETAN")
-"""Beginnings of the Unicode names of letters that are written without spaces between words."""
+"""Prefixes of the Unicode names of letters that are written without spaces between words."""
 
 
 def fold_text(text: str) -> str:
-    """Return a text in small letters without accents and double quotes, other quotes and dashes in one form."""
+    """Return a text in lower case without accents and double quotes, with other quotes and dashes unified."""
     plain = unicodedata.normalize("NFKD", text.translate(_MARKS)).casefold()
     bare = "".join(character for character in plain if not unicodedata.combining(character))
     return " ".join(unicodedata.normalize("NFC", bare).translate(_LATIN).split())
 
 
 def has_words(sentence: str, words: str) -> bool:
-    """True when the words stand in the sentence, both folded, and cut no other word."""
+    """True when the sentence contains the words as whole words; both are folded."""
     at = sentence.find(words) if words else -1
     while at >= 0:
         end = at + len(words)
@@ -82,7 +82,7 @@ def has_words(sentence: str, words: str) -> bool:
 
 
 def _parts(left: str, right: str) -> bool:
-    """True when a word can end between two characters, either of which may be none."""
+    """True when a word can end between two characters; either may be empty."""
     return not (_is_letter(left) and _is_letter(right)) or _has_no_spaces(left) or _has_no_spaces(right)
 
 

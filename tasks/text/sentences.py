@@ -1,11 +1,10 @@
-"""Where the sentences of an English paragraph end.
+"""Sentence splitter for English paragraphs.
 
-A stop ends a sentence when white space and then something that may begin a sentence follow it: a capital, a digit, a
-letter of a script without capitals, each perhaps behind quotation marks, brackets or a sign of money. What speaks
-against it: the stop belongs to an abbreviation or an initial, stands in brackets or quotation marks that were opened
-within the sentence, or follows the mere number of a list item. Abbreviations differ in what may come behind them (the
-lists below). In doubt the sentences stay together ("lived in the U.S. Congress met"): two in one piece still read well,
-a torn one does not.
+A stop ends a sentence when white space and a possible beginning follow: a capital, a digit, a letter of a script
+without capitals, each optionally after quotation marks, brackets or a currency sign. It does not where it belongs to an
+abbreviation or an initial, stands in brackets or quotation marks opened within the sentence, or follows only the number
+of a list item. Abbreviations differ in what may follow them (the lists below). In doubt the sentences stay together
+("lived in the U.S. Congress met"): two in one piece still read well, a torn one does not.
 """
 
 import re
@@ -16,11 +15,11 @@ _STOPS = ".!?…"
 _OPENING = "\"'“”‘’«»„‚([{¿¡"
 _CLOSING = "\"'”“’‘»«)]}"
 _FORCED_BEGINNING = re.compile(r"[$£€¥]?\d|[a-z]{1,2}[A-Z]")
-"""A number, or a name that begins small (iPhone, eBay)."""
+"""A number, or a name that begins with a lower-case letter (iPhone, eBay)."""
 _OPENING_WORD = re.compile(r"([A-Z][a-z]*)(?:['’]\w+)?[,:]?")
 _ITEM_NUMBER = re.compile(r"\d+|[ivxIVX]+|[A-Za-z]")
 _DOTTED_LETTERS = re.compile(r"[^\W\d_](?:\.[^\W\d_])*")
-"""U.S, J.R.R, a.m: letters with stops between, or one alone."""
+"""U.S, J.R.R, a.m: letters with stops between, or a single letter."""
 _ROMAN = re.compile(r"[IVXLC]+\b")
 
 
@@ -35,19 +34,19 @@ _NEVER_LAST = _words(
     "Adm Brig Capt Cmdr Col Cpl Det Dr Fr Ft Gen Gov Hon Insp Lt Maj Messrs Mlle Mme Mr Mrs Ms Msgr Mt Mx Pres Prof Pvt "
     "Rep Rev Sen Sgt Supt approx b c ca cf circa d e.g eg i.e ie incl r v viz vs"
 )
-"""Something always follows: titles, and words that lead up to what they are about."""
+"""Never at the end of a sentence: titles, and words that introduce something."""
 _BEFORE_NUMBERS = _words(
     "Art Bd Bk Ch Eq Eqs Fig Figs No Nos Op Opp Pt Sec Vol Vols ch eq fig figs no nos op p pp sec vol vols"
 )
-"""Abbreviations before a number; before anything else the stop is the sentence's ("He said no.")."""
+"""Abbreviations before a number; elsewhere the stop ends a sentence ("He said no.")."""
 _SELDOM_LAST = _words(
     "Apr Assn Aug Ave B.Sc Blvd Bros Calif Co Conn Corp D.Phil D.Sc Dec Dept Esq Feb Fla Hwy Ill Inc Jan Jr Jul Jun Ltd "
     "M.Phil M.Sc Mar Mass Mich Minn Nov Oct Okla Ore Pa Ph.D Rd Sep Sept Sr St Ste Tenn Tex Univ Va Wis al ed eds est fl "
     "ft hr ibid lb max mi min oz sp spp sq subsp var"
 )
-"""At a sentence's end only before one of the words below, as are initials and dotted letters."""
+"""At a sentence's end only before one of the words below; initials and dotted letters behave alike."""
 _WRITTEN_WITH_MARK = _words("Jeopardy Oklahoma Wham Yahoo")
-"""Names that have an exclamation mark of their own."""
+"""Names with an exclamation mark of their own."""
 OPENING_WORDS = _words(
     "A According After All Also Although Among An And Another As At Because Before Besides Between Both But By Despite "
     "During Each Earlier Every Finally First Following For From Furthermore Given He Her Here His How However If In Indeed "
@@ -56,20 +55,20 @@ OPENING_WORDS = _words(
     "Through Throughout Thus To Today Together Two Under Unlike Until Upon We What When Whereas Whether Which While With "
     "Within Without Yet You"
 )
-"""Words that open sentences and are hardly ever names when written with a capital."""
+"""Words that open sentences and are hardly ever names when capitalised."""
 
 
 def split_sentences(paragraph: str) -> list[str]:
-    """Return the sentences of a paragraph in order, each as it stands there; only white space between them is left out.
+    """Return the sentences of a paragraph in order and unchanged, without the white space between them.
 
-    So a paragraph whose words are one space apart is its sentences joined by spaces. White space alone has no
-    sentence. Takes time in proportion to the length.
+    Joined by spaces they give a paragraph whose words are one space apart. White space alone has no sentence. Takes
+    time in proportion to the length.
     """
     return [paragraph[start:end] for start, end in _find_sentences(paragraph)]
 
 
 def _find_sentences(paragraph: str) -> Iterator[tuple[int, int]]:
-    """Yield the places where each sentence begins and ends."""
+    """Yield the start and end offsets of each sentence."""
     words = [(match.start(), match.end(), match[0]) for match in re.finditer(r"\S+", paragraph)]
     if not words:
         return
@@ -78,16 +77,16 @@ def _find_sentences(paragraph: str) -> Iterator[tuple[int, int]]:
     for (place, end, word), (next_place, _, following) in pairwise(words):
         for mark in re.finditer(r"[(\[“\"]", word):
             opened = place + mark.start()
-            # what opens a sentence holds whole ones; what opens within is a part of it
+            # brackets or quotes that open a sentence contain whole ones; others are a part of it
             if mark[0] in "([" and opened > max(start, bracket_end):
                 bracket_end = partners.get(opened, bracket_end)
             elif mark[0] in '“"' and opened > max(start, quote_end):
                 quote_end = partners.get(opened, quote_end)
         bare = word.rstrip(_CLOSING)
         body = bare.rstrip(_STOPS)
-        # an omission in brackets of its own, [...], says nothing about what stands around it
+        # an omission in brackets of its own, [...], tells nothing about the text around it
         last_place = place + len(body) if body.strip(_OPENING) else end - 1
-        # a quotation's last stop may be that of the sentence around it, a bracket's may not
+        # a quotation's last stop may end the sentence around it, a bracket's may not
         if body == bare or last_place < bracket_end or end <= quote_end or not _may_begin(following):
             continue
         if _ends_sentence(body, bare[len(body) :], following, is_first=place == start):
@@ -97,7 +96,7 @@ def _find_sentences(paragraph: str) -> Iterator[tuple[int, int]]:
 
 
 def _pair_marks(text: str) -> dict[int, int]:
-    """Return the place of each opening bracket and quotation mark → that of its partner, where it has one."""
+    """Return the offset of each paired opening bracket or quotation mark → that of its partner."""
     pairs: dict[int, int] = {}
     brackets: list[int] = []
     quotes: dict[str, int] = {}
@@ -121,12 +120,12 @@ def _may_begin(word: str) -> bool:
 
 
 def _ends_sentence(body: str, stop: str, following: str, is_first: bool) -> bool:
-    """Tell whether a word that ends in stops ends its sentence, given that the following one may begin another."""
+    """True when a word that ends in stops ends its sentence, given that the following word may begin another."""
     name = re.split(r"[-–—/]", body.lstrip(_OPENING))[-1]
     following = following.lstrip(_OPENING)
     opening = _OPENING_WORD.fullmatch(following)
     is_opening = opening is not None and opening[1] in OPENING_WORDS
-    # an omission, or a mark that stands apart: only what follows can tell
+    # an omission, or a separate mark: only the following word decides
     if not name or (stop == "!" and name in _WRITTEN_WITH_MARK):
         return is_opening
     if stop != ".":

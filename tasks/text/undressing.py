@@ -1,7 +1,7 @@
-"""What models put around an answer, and how it is taken off: thoughts, fences, lead-ins, remarks, marks.
+"""Strip what models put around an answer: thoughts, code fences, lead-ins, remarks, marks.
 
-Only what surely is none of the answer goes; what may be a part of it stays, and the reply is then not in its format. All
-of this takes time linear in the text.
+Only text that is certainly not part of the answer is removed; what may be part of it stays, and the reply then fails
+its format. Everything takes time linear in the text.
 """
 
 import json
@@ -39,7 +39,7 @@ _OWN_WORK = re.compile(
     r"|(?:this|the) (?:(?:new|added|last|above) )*(?:paragraph|sentence|question|text|version) (?:adds|tells|states|names|asks|covers|marks|keeps|uses|was|is|has)\b)",
     re.IGNORECASE,
 )
-"""What a model says of its own work behind it; a text about others does not speak so."""
+"""A model's remark on its own work after it; a text about other things has no such wording."""
 _REMARK = re.compile(
     rf"{_EXPLANATION.pattern}|"
     r"[\s*_(\[>-]*(?:let me know|i hope|hope (?:this|that|it)|feel free|please (?:let me|note|tell|feel)|if you (?:need|have|want|would|like)"
@@ -50,7 +50,7 @@ _RETRACTS = re.compile(
     r"\b(?:wait|actually|correction|corrected|second thoughts?|sorry|mistake|mistaken|oops|revised|should (?:be|have)|wrong|or else)\b",
     re.IGNORECASE,
 )
-"""A remark with such a word may take the answer back, so it is not passed over."""
+"""A remark with such a word may retract the answer, so it is kept."""
 _TAKES_BACK = re.compile(
     r"^[^\w\n]*(?:wait|hmm+|actually|correction|oops|scratch that|on second thoughts?|no, (?:wait|sorry)|sorry)\b[ \t]*[,.:;!…–—-]",
     re.IGNORECASE | re.MULTILINE,
@@ -59,7 +59,7 @@ _CONCLUDES = re.compile(
     r"^[^\w\n]*(?:(?:so|thus|therefore|hence|overall|in short)\b|(?:the |my )?(?:final )?(?:answer|conclusion|verdict|result)s?\b)",
     re.IGNORECASE | re.MULTILINE,
 )
-"""An explanation with such a line leads to the answer rather than from it."""
+"""An explanation with such a line leads up to the answer rather than away from it."""
 _WRAPPER = re.compile(
     r"<(answer|final|final_answer|output|response|result|results|reply|solution|final_response|final_result)>",
     re.IGNORECASE,
@@ -70,7 +70,7 @@ _HEADING = re.compile(
     r"[ \t]*+[:：]?+[ \t]*+[*_]{0,3}+[ \t]*+[:：]?+[ \t]*+",
     re.IGNORECASE,
 )
-"""A heading of its own line above an answer; behind `mark` it is bold."""
+"""A heading on its own line above an answer; after `mark` it is bold."""
 _TURN_TOKEN = re.compile(
     r"<\|(?:im_start|user|start_header_id|start|begin_of_text)\|>|<start_of_turn>|\[INST\]|<\|(?:im_end|eot_id|end|endoftext)\|>"
 )
@@ -90,14 +90,14 @@ _EMOJI = "\U0001f000-\U0001faff\u2600-\u27bf\u2b05-\u2b55\ufe0f\u200d\u20e3"
 _DECORATION = re.compile(rf"^[{_EMOJI}\s]+|(?<![{_EMOJI}\s])[{_EMOJI}\s]+$")
 _OUTSIDE_STRINGS = re.compile(r"\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'|(?P<comment>//[^\n]*|/\*.*?\*/)", re.DOTALL)
 MOST_RELAXED = 20_000
-"""Characters of an object that are read as JSON5, whose parser is some thousand times slower than that of JSON."""
+"""Most characters of an object read as JSON5, whose parser is about a thousand times slower than that of JSON."""
 
 _LIST_MARK = re.compile(r"[ \t]*(?:>[ \t]*|#{1,6}[ \t]+|[-*+•·–—][ \t]+)+")
 _EMPHASIS = tuple((mark, mark) for mark in ("***", "**", "__", "*", "_", "```", "`"))
 _QUOTES = (('"', '"'), ("“", "”"), ("«", "»"), ("'", "'"), ("‘", "’"))
 _OPENING = frozenset(left[0] for left, _ in (*_EMPHASIS, *_QUOTES))
 _ZEROES = "٠۰߀०০੦૦୦௦౦೦൦෦๐໐༠၀០᠐０"
-"""Scripts' own digits follow their zero in order."""
+"""The digits of each script follow its zero in order."""
 _WIDE: dict[int, str] = {
     **{ord(wide): plain for wide, plain in zip("：．，；！？（）／＝｛｝［］", ":.,;!?()/={}[]", strict=True)},
     **{ord(zero) + digit: str(digit) for zero in _ZEROES for digit in range(10)},
@@ -106,14 +106,14 @@ _JSON_MARKS = re.compile(r'"(?:[^"\\]|\\.)*"|[：，｛｝［］]')
 
 
 class BrokenObject(Exception):
-    """No JSON object can be read; says what is wrong. Caught where reading begins."""
+    """No JSON object can be read; the text tells the problem. Caught where reading begins."""
 
 
 def drop_thoughts(text: str) -> str:
-    """Return what is said outside thoughts; empty where a thought never ends.
+    """Return the text outside thoughts; empty where a thought never ends.
 
-    Where only the end of a thought stands there, all before it was thought: some servers open it in their template. A
-    thought that is opened behind words and never closed leaves the text as it is.
+    A closing tag without an opening one ends a thought that began with the text, since some servers open it in their
+    template. A thought that opens after other words and never closes leaves the text unchanged.
     """
     if _FINAL in text:
         text = text.rpartition(_FINAL)[2]
@@ -138,7 +138,8 @@ def drop_thoughts(text: str) -> str:
 
 
 def drop_wrapper(text: str, *, alone: bool) -> str:
-    """Return what a pair of tags holds where nothing stands around it, or, unless `alone`, an announcement and remarks."""
+    """Return the content of a pair of answer tags that nothing surrounds, or, unless `alone`, only an announcement and
+    remarks."""
     opened = _WRAPPER.search(text)
     if not opened:
         return text
@@ -153,10 +154,11 @@ def drop_wrapper(text: str, *, alone: bool) -> str:
 
 
 def drop_next_turn(text: str, *, by_question: bool) -> str:
-    """Return a reply without the turns of others that a model makes up behind its own.
+    """Return a reply without turns of others that the model invented after its own.
 
-    A token of a chat template ends the reply, and so does a line such as `User:` or `### Question`. A line `Question:` or
-    `Q:` ends it only where one paragraph that is no announcement stands before: a model may repeat the question first. Without `by_question` it is a part of the reply.
+    A token of a chat template ends the reply, and so does a line such as `User:` or `### Input`. With `by_question`, a
+    line `### Question`, `Question:` or `Q:` ends it too, but only after a single paragraph that is no announcement,
+    since a model may repeat the question first.
     """
     token = next((found.start() for found in _TURN_TOKEN.finditer(text) if text[: found.start()].strip()), len(text))
     text = text[:token]
@@ -175,7 +177,8 @@ def drop_next_turn(text: str, *, by_question: bool) -> str:
 
 
 def drop_draft(text: str) -> str:
-    """Return what stands below the one heading `Final answer` of a reply; the reply itself where there is not one."""
+    """Return the text below the only heading `Final answer` of a reply; the reply itself where there is not exactly
+    one."""
     lines = text.splitlines()
     at = [number for number, line in enumerate(lines) if (found := _HEADING.fullmatch(line.strip())) and found["final"]]
     below = "\n".join(lines[at[0] + 1 :]) if len(at) == 1 else ""
@@ -183,17 +186,17 @@ def drop_draft(text: str) -> str:
 
 
 def drop_citations(text: str) -> str:
-    """Return a text without the marks of sources behind its statements: `[1][2]`, `【3†source】`."""
+    """Return a text without citation marks after its statements: `[1][2]`, `【3†source】`."""
     return _CITATIONS.sub("", text)
 
 
 def drop_decoration(text: str) -> str:
-    """Return a text without the emoji before and behind it; the text itself where it has no other characters."""
+    """Return a text without leading and trailing emoji; the text itself where it has no other characters."""
     return _DECORATION.sub("", text) or text
 
 
 def takes_back(lines: Sequence[str]) -> bool:
-    """True when lines behind a verdict begin to take it back: "Wait, …", "Actually, …"."""
+    """True when lines after a verdict begin to retract it: "Wait, …", "Actually, …"."""
     return bool(_TAKES_BACK.search("\n".join(lines)))
 
 
@@ -203,7 +206,7 @@ def opens_explanation(line: str) -> bool:
 
 
 def read_table(lines: Sequence[str]) -> list[tuple[int, tuple[str, ...]]]:
-    """Return the rows of Markdown tables with their line numbers; a header is the row `()` of its separator's line.
+    """Return the rows of Markdown tables with their line numbers; a separator line is the row `()`.
 
     Rows begin and end with a bar. Cells are stripped, and `\\|` within them is a bar.
     """
@@ -224,20 +227,20 @@ def drop_fences(text: str) -> str:
 
 
 def fold_wide(text: str) -> str:
-    """Return a text with full-width punctuation and digits made plain, each in its place."""
+    """Return a text with full-width punctuation and digits replaced one for one by plain ones."""
     return text.translate(_WIDE)
 
 
 def drop_list_mark(line: str) -> str:
-    """Return a line without the bullets, quote marks and heading marks that it begins with."""
+    """Return a line without its leading bullets, quote marks and heading marks."""
     mark = _LIST_MARK.match(line)
     return line[mark.end() :] if mark else line
 
 
 def unwrap(text: str, *, quotes: bool) -> str:
-    """Return a text without emphasis, and without quotes, around the whole of it; apostrophes are none.
+    """Return a text without emphasis (with `quotes`: and quotes) around the whole of it; apostrophes are not quotes.
 
-    Where such marks stand around a part of it too ("Note G" and "Notes"), nothing is taken off.
+    Where such marks enclose a part of it too ("Note G" and "Notes"), nothing is removed.
     """
     if text[:1] not in _OPENING:
         return text
@@ -245,7 +248,7 @@ def unwrap(text: str, *, quotes: bool) -> str:
         inner = text[len(left) : -len(right)].strip()
         if text.startswith(left) and text.endswith(right) and inner:
             marks = "|".join(map(re.escape, {left, right}))
-            # an apostrophe within a word, or behind the s of a plural, closes nothing
+            # an apostrophe within a word, or after a plural s, closes nothing
             plain = re.sub(r"(?<=s)['’](?=\s)", "", inner) if left in "'‘" else inner
             if not re.search(rf"(?<!\w)(?:{marks})|(?:{marks})(?!\w)", plain):
                 return unwrap(inner, quotes=quotes)
@@ -253,7 +256,7 @@ def unwrap(text: str, *, quotes: bool) -> str:
 
 
 def is_lead_in(lines: Sequence[str], *, is_parted: bool) -> bool:
-    """True when lines before an answer only announce it; `is_parted`: a blank line stands between them and it."""
+    """True when lines before an answer only announce it; `is_parted`: a blank line separates them from it."""
     said = [line.strip() for line in lines if line.strip()]
     if not said or is_parted or said[-1].rstrip("*_").endswith((":", "：")):
         return True
@@ -261,16 +264,16 @@ def is_lead_in(lines: Sequence[str], *, is_parted: bool) -> bool:
 
 
 def is_remark(lines: Sequence[str], *, is_parted: bool) -> bool:
-    """True when lines behind an answer are none of it, and do not take it back."""
+    """True when lines after an answer are not part of it, and do not retract it."""
     said = "\n".join(lines).strip()
     is_about = is_parted or _REMARK.match(said) or _OWN_WORK.match(said)
     return not said or (bool(is_about) and not _RETRACTS.search(said))
 
 
 def drop_around(lines: Sequence[str], *, last_counts: bool = False) -> tuple[list[str], set[str]]:
-    """Return the lines of a free answer without a line that announces it and remarks behind it, and what was dropped.
+    """Return the lines of a free answer without an announcement before it and remarks after it, and the kinds removed.
 
-    `last_counts`: the answer is the last word of a line of thought, so an explanation may hold it and stays.
+    `last_counts`: the answer ends a line of thought, so an explanation may contain it and stays.
     """
     kept = [line.rstrip() for line in lines]
     dropped = set()
@@ -284,7 +287,7 @@ def drop_around(lines: Sequence[str], *, last_counts: bool = False) -> tuple[lis
         del kept[about:]
     first = next((at for at, line in enumerate(kept) if line), len(kept))
     while last := next((at for at in range(len(kept) - 1, first, -1) if kept[at]), 0):
-        # the last paragraph, or the last line where that opens like a remark
+        # the last paragraph where it opens like a remark, else the last line
         start = next((at + 1 for at in range(last, -1, -1) if not kept[at]), 0)
         start = start if _REMARK.match(kept[start]) else last
         if start <= first or not _REMARK.match(kept[start]) or _RETRACTS.search("\n".join(kept[start:])):
@@ -301,9 +304,10 @@ def _announces(line: str) -> bool:
 
 
 def find_object(text: str, one_line: re.Pattern[str] | None = None) -> tuple[str, set[str]] | None:
-    """Return the text of the one JSON object of a reply and what was dropped around it; None where there is none for sure.
+    """Return the text of a reply's only JSON object and the kinds of text removed; None where there is none for
+    certain.
 
-    `one_line`: what opens another form of the reply; where that stands before the first brace, braces are none of JSON.
+    `one_line`: opening of another reply format; where it precedes the first brace, braces are not JSON.
     """
     dropped = set()
     folded = text
@@ -329,9 +333,9 @@ def find_object(text: str, one_line: re.Pattern[str] | None = None) -> tuple[str
 
 
 def _decode_relaxed(text: str) -> tuple[dict[str, Any], int, int] | None:
-    """Return the first object read as JSON5 (comments, single quotes, a comma too many) with its place; None for none.
+    """Return the first object and its span, read as JSON5 (comments, single quotes, trailing commas); None for none.
 
-    One that is cut has no end, so it is never read. A comment that takes something back leaves the meaning open.
+    A truncated object has no end, so it is never read. A comment that retracts something makes the meaning unclear.
     """
     start = text.find("{")
     if start < 0 or text.count("{", start) > MOST_DEEP:
@@ -357,7 +361,7 @@ def _read_integer(digits: str, base: int = 10) -> float:
 
 
 def parse_object(text: str) -> dict[str, Any]:
-    """Return the one JSON object in a text; BrokenObject with what is wrong. Whole numbers come as floats."""
+    """Parse the only JSON object in a text; BrokenObject names the problem. Integers come as floats."""
     value, _, end = _decode(text)
     if "{" in text[end:]:
         raise BrokenObject("more than one JSON object stands in it, expected one")
@@ -367,12 +371,12 @@ def parse_object(text: str) -> dict[str, Any]:
 
 
 def _decode(text: str) -> tuple[dict[str, Any], int, int]:
-    """Return the first object with its place."""
+    """Return the first object and its span."""
     start = text.find("{")
     if start < 0:
         raise BrokenObject("there is no JSON object in it")
     try:
-        # whole numbers of any length, which int() refuses
+        # as floats, since int() refuses very long numbers
         value, end = json.JSONDecoder(object_pairs_hook=_take_pairs, parse_int=float).raw_decode(text, start)
         if text.count("[", start, end) + text.count("{", start, end) > MOST_DEEP and is_too_deep(value):
             raise RecursionError

@@ -1,15 +1,15 @@
-"""Addresses and titles of English Wikipedia articles: the evidence of questions (FanOutQA, Appendix E).
+"""URLs and titles of English Wikipedia articles: the evidence of questions (FanOutQA, Appendix E).
 
-Authors paste what their browser shows, so all spellings of an article's address are read: mobile, unencrypted, with a
-section, percent-encoded or not, by path or as /w/index.php?title=. An address is refused, with a sentence, where it
-leads to no article of this wiki: other hosts and languages, other namespaces, the main page, and titles that MediaWiki
-cannot have. A question mark ends a path, so the one of a title must be encoded; a bare one is refused, since the page
-that a browser opens for it is another one.
+Authors paste what their browser shows, so all spellings of an article's URL are read: mobile, unencrypted, with a
+section, percent-encoded or not, by path or as /w/index.php?title=. A URL is refused, with a reason, where it leads to
+no article of this wiki: other hosts and languages, other namespaces, the main page, and titles that MediaWiki does not
+allow. A question mark ends a path, so one in a title must be encoded; a bare one is refused, since a browser opens
+another page for it.
 
-Those rules are for authors. What has been released names its page by a title beside the address, and may name any page
-that has a history, such as Template:Largest cities: there an address is asked for its wiki alone (`find_wiki_trouble`).
+Those rules are for authors. Released data names each page by a title as well as the URL, and may name any page with a
+history, such as Template:Largest cities; there only the URL's wiki is checked (`find_wiki_trouble`).
 
-Whether an article of that title exists is not decided here, nor are prefixes that lead out of the wiki (`fr:Paris`):
+This module does not check whether an article of that title exists, nor prefixes that lead out of the wiki (`fr:Paris`):
 the wiki knows them.
 """
 
@@ -37,30 +37,30 @@ _LONGEST_TITLE = 255
 _BAD_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _SPACES = re.compile(r"[ _\u00a0\u1680\u180e\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]+")
 _NOT_WRITTEN = re.compile(r"[\u200e\u200f\u202a-\u202e]")
-"""Marks of direction, which MediaWiki leaves out of titles."""
+"""Direction marks, which MediaWiki removes from titles."""
 _IN_NO_TITLE = re.compile(r"[#<>\[\]|{}\x00-\x1f\x7f\ufffd]")
 _NOT_IN_ADDRESS = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
 _READ_OTHERWISE = re.compile(r"%[0-9A-Fa-f]{2}|&[^\W_]+;|~~~|^:|^\.\.?(?:/|$)|/\.\.?(?:/|$)")
-"""What MediaWiki allows in no title since it would be read as an escape, an entity, a signature, a prefix or a path."""
+"""Text that MediaWiki forbids in titles, as an escape, an entity, a signature, a prefix or a path."""
 _REDIRECT = re.compile(r'<div class="redirectMsg"><p>[^<]*</p><ul class="redirectText"><li><a [^>]*>([^<]*)</a>')
 
 
 @dataclass(frozen=True, slots=True)
 class ArticleAddress:
-    """An article, and the section of it that an address points to."""
+    """An article, and the section of it that a URL points to."""
 
     title: str
-    """Decoded, with spaces for underscores; the first letter is as it was written."""
+    """Decoded, with spaces for underscores; the first letter is unchanged."""
     section: str | None
     """Decoded likewise."""
 
 
 class _Refused(Exception):
-    """An address leads to no article; says why and what was expected. Caught where reading begins."""
+    """A URL leads to no article; the text gives the reason and the expected form. Caught where reading begins."""
 
 
 def read_article_address(url: str) -> ArticleAddress | str:
-    """Read the address of an English Wikipedia article; a sentence says why it is none and what was expected."""
+    """Parse the URL of an English Wikipedia article; where it is none, return the reason and the expected form as text."""
     url = url.strip()
     try:
         parts = _split(url)
@@ -70,7 +70,7 @@ def read_article_address(url: str) -> ArticleAddress | str:
 
 
 def find_wiki_trouble(url: str) -> str | None:
-    """Return why an address leads to no page of the English Wikipedia; which page it is, its path alone does not tell."""
+    """Return why a URL leads outside the English Wikipedia; None where it does not. The page itself is not checked."""
     try:
         _split(url.strip())
     except _Refused as refused:
@@ -79,29 +79,29 @@ def find_wiki_trouble(url: str) -> str | None:
 
 
 def write_article_address(wiki: str, title: str, revid: int | None = None) -> str:
-    """Return the address of an article, or of one revision of it, on the wiki of a world file.
+    """Return the URL of an article, or of one revision of it, on the wiki of a world file.
 
-    `wiki`: scheme and host, and the script path where it is not /w; `embedded`: as the English Wikipedia has it.
+    `wiki`: scheme and host, and the script path unless it is /w; `embedded`: the English Wikipedia.
     """
     root = "https://en.wikipedia.org" if wiki == "embedded" else wiki.rstrip("/").removesuffix("/api.php")
     parts = urlsplit(root)
     if revid is None and (parts.hostname or "").endswith(".wikipedia.org"):
         return f"{parts.scheme}://{parts.netloc}/wiki/{quote(title.replace(' ', '_'), safe=_SAFE)}"
     script = root if parts.path else f"{root}/w"
-    # only Wikipedias are known to have their articles under /wiki/
+    # only Wikipedias certainly have their articles under /wiki/
     revision = "" if revid is None else f"&oldid={revid}"
     return f"{script}/index.php?title={quote(title.replace(' ', '_'))}{revision}"
 
 
 def spell_title(title: str) -> str:
-    """Return a title as MediaWiki would write it, so that all spellings of one are equal: spaces, first letter, NFC."""
+    """Return a title in MediaWiki's spelling, so that all spellings of one are equal: spaces, first letter, NFC."""
     tidy = _tidy(title)
     first = tidy[:1].upper()
     return tidy if len(first) > 1 else first + tidy[1:]
 
 
 def find_title_trouble(title: str) -> str | None:
-    """Return why no page that has a history can have a title, None where one can."""
+    """Return why no page with a history can have a title; None where one can."""
     if not title:
         return "the title is empty"
     if found := _IN_NO_TITLE.search(title) or _READ_OTHERWISE.search(title):
@@ -113,7 +113,7 @@ def find_title_trouble(title: str) -> str | None:
 
 
 def find_article_trouble(title: str) -> str | None:
-    """Return why no article can have a title, None where one can."""
+    """Return why no article can have a title; None where one can."""
     prefix = _read_prefix(title)
     if prefix.casefold().replace("_", " ").removesuffix(" talk") in _NAMESPACES:
         return f"what begins with {prefix}: is no article"
@@ -126,7 +126,8 @@ def _read_prefix(title: str) -> str:
 
 
 def find_redirect(html: str) -> str | None:
-    """Return the title, perhaps with #section, that MediaWiki's HTML of a page redirects to; None: it is no redirect."""
+    """Return the title (optionally with #section) that a page's HTML from MediaWiki redirects to; None: it is no
+    redirect."""
     found = _REDIRECT.search(html)
     return unescape(found[1]) if found else None
 
@@ -136,7 +137,7 @@ def _tidy(title: str) -> str:
 
 
 def _split(url: str) -> SplitResult:
-    """Return the parts of an address of this wiki."""
+    """Split a URL of this wiki into its parts."""
     if _NOT_IN_ADDRESS.search(url):
         raise _Refused(f"{url!r} holds a character that no address holds; {_EXPECTED}")
     try:
@@ -157,7 +158,7 @@ def _split(url: str) -> SplitResult:
 
 
 def _take_title(url: str, parts: SplitResult) -> str:
-    """Return the title as the address has it, still encoded."""
+    """Return the title in a URL, still encoded."""
     if parts.path.startswith("/wiki/"):
         if "?" in url.partition("#")[0]:
             raise _Refused(f"{url!r} goes on behind a question mark; one that belongs to the title is written %3F")
@@ -183,14 +184,14 @@ def _read_title(url: str, written: str) -> str:
 
 
 def _read_section(fragment: str) -> str | None:
-    """Return the section; what a browser adds to mark words of the page (`:~:text=`) is no part of it."""
+    """Return the section of a fragment, without a browser's text directive (`:~:text=`)."""
     written = fragment.partition(":~:")[0]
     decoded = _decode(written)
     return _SPACES.sub(" ", written if decoded is None else decoded).strip(" ") or None
 
 
 def _decode(written: str) -> str | None:
-    """Return a text without its percent-encoding; None: it is not valid."""
+    """Decode a percent-encoded text; None where it is invalid."""
     if _BAD_ESCAPE.search(written):
         return None
     try:

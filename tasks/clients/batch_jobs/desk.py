@@ -1,11 +1,11 @@
-"""The desk where one model's requests are gathered into batch jobs, which are handed in, watched and read.
+"""Queue that gathers one model's requests into batch jobs, submits them, polls them and reads their results.
 
-Any number of threads bring requests. A job is handed in when it is full, or when nothing was added for `poll_s`, so that
-it holds what all batches of a stage ask at about the same time. What a job leaves unanswered goes into the next one, as
-often as a single request would be tried. Jobs that an earlier process left are gone on with where they hold what is
-asked now (job_files.py).
+Any number of threads add requests. A job is submitted when it is full, or when no request was added for `poll_s`, so
+that it holds what all batches of a stage ask at about the same time. Requests that a job leaves unanswered go into the
+next one, as often as a single request would be tried. Jobs that an earlier process left are resumed where they hold
+requests that are made now (job_files.py).
 
-All that is known of requests and jobs is changed in the sending loop alone; files are read and written under a lock.
+The state of requests and jobs changes only in the sending loop; files are read and written under a lock.
 """
 
 import asyncio
@@ -32,11 +32,11 @@ from factmill.tasks.settings import home
 T = TypeVar("T")
 
 _LONGEST_SETTLING = 10
-"""How many times `poll_s` a job waits for further requests, at most."""
+"""Most times `poll_s` that a job waits for further requests."""
 _TOO_MANY_TOKENS = "token_limit_exceeded"
-"""A job failed for what other jobs of the account have in hand."""
+"""Error code of a job refused because other jobs of the account are in progress."""
 _AT_ONCE = 200
-"""Lines that are written before others have their turn in the loop."""
+"""Lines written before the loop runs other tasks."""
 
 
 class Desk(Generic[T]):
@@ -48,26 +48,26 @@ class Desk(Generic[T]):
         self._asker = asker
         self._files = JobFiles(place, JobServer.of_model(model))
         self._given = "" if place.warehouse.parent == home() else f" --warehouse {shlex.quote(str(place.warehouse))}"
-        """What is added to commands about jobs."""
+        """Option added to commands about jobs."""
         self._room = Room()
         self._pauses = remote.pauses()
-        """Waits after jobs that were refused in a row."""
+        """Pauses after consecutive refused jobs."""
         self._requests: dict[str, Request[T]] = {}
         self._fresh: list[Request[T]] = []
-        """Those that are in no job yet."""
+        """Requests that are in no job yet."""
         self._followed: set[JobFile] = set()
         self._sendings: set[Sending[T]] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._collector: asyncio.Task[None] | None = None
 
     def find_learnt(self) -> dict[str, Any] | None:
-        """Return what jobs that are still open had learnt of the model; None where there is none."""
+        """Return the model settings that open jobs had learnt; None where no job is open."""
         return self._files.find_learnt()
 
     def send(self, asked: Sequence[tuple[str, T]], deliver: Callable[[T, Reply], Iterable[str]]) -> None:
         """Answer every (custom id, request), calling `deliver` in this thread for each as its job is read.
 
-        `deliver` returns the ids whose answers are kept from now on, so that no job is held for them, whatever ends the run.
+        `deliver` returns the ids whose answers are now recorded, so that no job is kept for them, however the run ends.
         """
         if not asked:
             return
@@ -84,7 +84,7 @@ class Desk(Generic[T]):
         try:
             hand_over(self._remote.name, self._take(asked, arrived), arrived, take)
             self._files.keep(custom_id for custom_id, _ in asked)
-        except BaseException:  # whatever ends the run, its jobs go on at the server; raised on
+        except BaseException:  # however the run ends, its jobs continue at the server; re-raised
             self._say_what_goes_on()
             self._files.keep(kept)
             raise
@@ -92,7 +92,7 @@ class Desk(Generic[T]):
             self._files.leave()
 
     async def _take(self, asked: Sequence[tuple[str, T]], arrived: SimpleQueue[list[tuple[T, Reply]] | None]) -> None:
-        """Take requests in and wait until all are answered."""
+        """Add requests and wait until all are answered."""
         sending = Sending(arrived, asyncio.get_running_loop().create_future(), len(asked))
         self._sendings.add(sending)
         try:
@@ -110,7 +110,7 @@ class Desk(Generic[T]):
                 self._let_go()
 
     def _place(self, new: Sequence[str]) -> None:
-        """Leave requests to the jobs that hold them already, and gather the others."""
+        """Assign requests to the jobs that already hold them, and gather the others."""
         left = set(new)
         for job in self._files.find(left):
             for custom_id in left & job.left:
@@ -129,7 +129,8 @@ class Desk(Generic[T]):
             self._collector = self._start(self._collect())
 
     def _let_go(self) -> None:
-        """Stop following jobs, since nobody waits for them. They go on, and may cost all that their requests hold."""
+        """Stop following jobs once nobody waits. They continue at the server, and may cost all that was reserved for
+        them."""
         for request in self._requests.values():
             self._remote.settle(request, None if request.goes_on else Reply(None))
         for task in self._tasks:
@@ -147,7 +148,7 @@ class Desk(Generic[T]):
         return task
 
     async def _guard(self, work: Coroutine[Any, Any, None]) -> None:
-        """Do work, and hand what goes wrong to every thread that waits."""
+        """Run a coroutine, and pass its error to every waiting thread."""
         try:
             await work
         except Exception as error:  # noqa: BLE001 (raised in the threads that wait)
@@ -156,24 +157,24 @@ class Desk(Generic[T]):
                     sending.done.set_exception(error)
 
     async def _collect(self) -> None:
-        """Hand in jobs while there are requests without one."""
+        """Submit jobs while requests are in none."""
         while self._fresh:
             await self._settle()
             while self._fresh:
                 wanted = min(len(self._fresh), self._model.jobs.requests)
-                while self._followed and self._find_room() < wanted:  # a job that has less than it could takes as long
+                while self._followed and self._find_room() < wanted:  # a job that is not full takes as long
                     await asyncio.sleep(self._model.jobs.poll_s)
                 await self._hand_in()
 
     def _find_room(self) -> int:
-        """Return how many requests a job may have now; less than 1: none may be made."""
+        """Return how many requests a new job may have; below 1: none may be made."""
         return int(min(self._model.jobs.requests, self._room.now - self._count_in_hand()))
 
     def _count_in_hand(self) -> int:
         return sum(len(job.ids) for job in self._followed)
 
     async def _settle(self) -> None:
-        """Wait until no further requests come, or a job is full."""
+        """Wait until no further requests arrive, or a job is full."""
         for _ in range(_LONGEST_SETTLING):
             before = len(self._fresh)
             if before >= self._find_room():
@@ -183,7 +184,7 @@ class Desk(Generic[T]):
                 return
 
     async def _hand_in(self) -> None:
-        """Make one job of what waits, and follow it."""
+        """Submit one job of the waiting requests, and follow it."""
         await self._ask_few_singly()
         learnt, most = self._asker.learnt(), max(1, self._find_room())
         for request in self._fresh[:most]:
@@ -202,9 +203,9 @@ class Desk(Generic[T]):
         self._start(self._follow(job))
 
     async def _ask_few_singly(self) -> None:
-        """Ask singly what jobs have left unanswered, where it is little and nothing else waits: it is not worth a job's time.
+        """Send few requests left over from jobs singly, when no others wait: they are not worth a job's time.
 
-        What is not answered so is left to a job after all.
+        Those that fail are left to a job after all.
         """
         few = [request for request in self._fresh if request.tries]
         jobs = self._model.jobs
@@ -221,8 +222,8 @@ class Desk(Generic[T]):
             self._finish(request, reply)
 
     async def _write(self, learnt: Mapping[str, Any], most: int) -> tuple[list[Request[T]], bytes]:
-        """Take at most so many requests for one job from what waits, and return them with their lines; all are written by the
-        same settings."""
+        """Take at most `most` waiting requests for one job; return them with their lines, all built with the same
+        settings."""
         most_bytes = self._model.jobs.megabytes * 1e6
         requests: list[Request[T]] = []
         lines: list[bytes] = []
@@ -249,7 +250,7 @@ class Desk(Generic[T]):
         return requests, b"".join(lines)
 
     async def _submit(self, job: JobFile, content: bytes) -> None:
-        """Hand in a job. From here on it costs money; what its lines can cost is held (`Remote.hold`)."""
+        """Submit a job. From here on it costs money; the highest cost of its lines is reserved (`Remote.hold`)."""
         file_id = await self._remote.upload(job.name, content)
         job.note(file=file_id, key_mark=await self._remote.mark_key())
         await self._create(job)
@@ -266,8 +267,8 @@ class Desk(Generic[T]):
             raise
 
     async def _go_on(self, job: JobFile) -> None:
-        """Follow a job that is known from its file: one of an earlier process, or one whose answers others have read."""
-        await asyncio.sleep(self._model.jobs.poll_s)  # others that it serves may come meanwhile, and it is read once
+        """Resume a job that is known from its file: one of an earlier process, or one whose answers others have read."""
+        await asyncio.sleep(self._model.jobs.poll_s)  # other requests in it may arrive; it is read once
         if not job.job_id and (job_id := await self._remote.find_job(job)):
             job.note(job=job_id)
         if not job.job_id:
@@ -285,7 +286,7 @@ class Desk(Generic[T]):
         await self._follow(job)
 
     def _ask_anew(self, job: JobFile) -> None:
-        """Gather again what was to go into a job that never reached the server."""
+        """Gather again the requests of a job that never reached the server."""
         requests = self._list_waiting(job)
         for request in requests:
             self._remote.settle(request, Reply(None))
@@ -294,12 +295,12 @@ class Desk(Generic[T]):
         self._gather(requests)
 
     def _list_waiting(self, job: JobFile) -> list[Request[T]]:
-        """Return the requests that are left to a job and waited for."""
+        """Return the requests assigned to a job that still wait for an answer."""
         known = (self._requests.get(custom_id) for custom_id in sorted(job.left))
         return [request for request in known if request and request.job is job]
 
     async def _follow(self, job: JobFile) -> None:
-        """Look at a job until it has ended, and read it."""
+        """Poll a job until it has ended, and read it."""
         said = ""
         for pause_s in self._remote.pauses():
             try:
@@ -312,7 +313,7 @@ class Desk(Generic[T]):
                 progress.say(f"job {job.job_id}: {told}")
             if state.has_ended:
                 break
-            await find_account().budget.sleep(pause_s)  # nobody waits a day for it: it goes on by itself
+            await find_account().budget.sleep(pause_s)  # the budget's time may end first: the job continues by itself
         lines = await self._remote.read(state, job.ids)
         job.ended = True
         if state.status == "failed" and not lines.answers:
@@ -325,7 +326,7 @@ class Desk(Generic[T]):
             self._take_up(job, state, lines)
 
     async def _probe(self, job: JobFile, lines: Lines) -> None:
-        """Find out singly what the server refuses in a job and does not name, before its lines are given up."""
+        """Probe singly what the server refuses in a job without naming it, before its lines are given up."""
         if not self._model.jobs.first_singly:
             return
         waiting = [(request, lines.answers.get(request.custom_id)) for request in self._list_waiting(job)]
@@ -343,7 +344,7 @@ class Desk(Generic[T]):
                 self._finish(request, found[1])
 
     async def _mend(self, job: JobFile, state: JobState) -> None:
-        """Do what can be done about a job of which the server did nothing: make smaller ones where it has too much in hand."""
+        """Handle a job that failed as a whole: make smaller ones where the server has too much in progress, else raise."""
         why = "; ".join(state.errors) or "it gives no reason"
         is_full = _TOO_MANY_TOKENS in why
         if is_full:
@@ -359,7 +360,7 @@ class Desk(Generic[T]):
         self._ask_anew(job)
 
     def _take_up(self, job: JobFile, state: JobState, lines: Lines) -> None:
-        """Hand over what a job's lines say, and gather again what it leaves unanswered."""
+        """Deliver the results of a job, and gather again the requests that it leaves unanswered."""
         again: list[Request[T]] = []
         stop: dict[str, FactmillError] = {}
         cancelled = 0
@@ -387,14 +388,14 @@ class Desk(Generic[T]):
         if again:
             why = "lost, since the server knows it no more" if state.is_lost else "left unanswered"
             progress.say(f"note: job {job.job_id}: {count_requests(len(again))} {why}, which another job asks")
-            # of those that are only asked again nothing is left in this job; those that are asked otherwise need what it tells
+            # requests asked again unchanged need this job no more; those asked with other settings need what it learnt
             self._files.drop(job, [request.custom_id for request in again if not request.learnt])
             self._gather(again)
 
     def _is_to_be_asked_again(
         self, request: Request[T], job: JobFile, answer: LineAnswer | None, state: JobState
     ) -> bool:
-        """Hand over what is said of a request; True where another job may say more."""
+        """Deliver the result of a request; True where another job has to ask it again."""
         try:
             heard = hear_line(self._asker, request.asked, job.learnt, answer, state.status)
         except Retry as trouble:
@@ -418,7 +419,7 @@ class Desk(Generic[T]):
             sending.finish(asked, reply)
 
     def _say_what_goes_on(self) -> None:
-        """Say of each job that goes on without us how to go on with it and how to cancel it."""
+        """Report for each job that continues without us how to resume it and how to cancel it."""
         for job in self._files.tell_open():
             progress.say(
                 f"note: job {job.job_id} goes on at the server, and is paid for; the same command goes on with it. To cancel "

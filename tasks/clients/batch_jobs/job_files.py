@@ -1,9 +1,9 @@
-"""What is known of jobs that a server works on, on disk from before they are handed in until all their answers are kept.
+"""State of batch jobs on disk, from before they are submitted until all their answers are recorded.
 
-One file a job, locked while a process follows it, to which JSON objects are added, one a line: the ids of its requests
-before anything is sent, the uploaded file, the job, and the ids whose answers were kept. So a build that is killed at
-any point finds its job again, and pays for nothing twice. However old a job is by a clock that may be wrong, its server says
-what there still is of it.
+Each job has one file, locked while a process follows it, to which JSON objects are appended, one a line: the ids of its
+requests before anything is sent, the uploaded file, the job, and the ids whose answers were recorded. So a build that
+is killed at any point finds its job again, and pays for nothing twice. Age never expires a job, since a clock may be
+wrong: its server shows what is left of it.
 """
 
 import fcntl
@@ -26,32 +26,32 @@ _NOTED = ("headers", "query", "key_header")
 
 @dataclass(frozen=True, slots=True)
 class JobsPlace:
-    """Where it is kept what is known of jobs, and for whom they are made."""
+    """Folder for the files of jobs, and the run that makes them."""
 
     folder: Path
     run: str
-    """Name of the run that asks, such as a build's run folder has."""
+    """Name of the run that asks, such as that of a build's run folder."""
     warehouse: Path
-    """Whose run it is."""
+    """The warehouse that the run belongs to."""
 
 
 @dataclass(frozen=True, slots=True)
 class JobServer:
-    """The model that a job asks, and where."""
+    """The model that a job asks, and its server."""
 
     model: str = ""
     url: str = ""
     key_env: str = ""
     kind: str = "openai"
     connection: str = ""
-    """JSON of the model's headers, query parameters and key header (`Model.connection`); empty: it has none. Secrets stand
-    there by the names of environment variables alone."""
+    """JSON of the model's headers, query parameters and key header (`Model.connection`); empty: it has none. It holds
+    secrets only as the names of environment variables."""
     has_key_command: bool = False
-    """True when a command of the world's file gives the key. A job's file never holds one, so that none runs from here."""
+    """True when a command of the world's file gives the key. A job's file never holds a command, so none runs from it."""
 
     @classmethod
     def of_model(cls, model: Model) -> "JobServer":
-        """Return what a job's file notes of a model."""
+        """Return the part of a model's settings that a job's file stores."""
         connection = {name: value for name, value in model.connection().items() if name in _NOTED}
         return cls(
             model=model.name,
@@ -63,43 +63,44 @@ class JobServer:
         )
 
     def read_connection(self) -> dict[str, Any]:
-        """Return the settings of `connection`, and nothing else that a file may hold; ValueError when it is no JSON object."""
+        """Return the settings in `connection`, and no others in it; ValueError when it is not a JSON object."""
         told = json.loads(self.connection or "{}")
         return {name: told[name] for name in _NOTED if name in told}
 
 
 @dataclass(eq=False, slots=True)
 class JobFile:
-    """One job, as its file has it."""
+    """One job, as its file describes it."""
 
     path: Path
     fd: int
-    """Locks the file; -1: given back."""
+    """Descriptor that locks the file; -1: released."""
     name: str = ""
-    """What our file is called at the server, and the job's mark there."""
+    """Name of the uploaded file at the server, and the job's mark there."""
     ids: frozenset[str] = frozenset()
     begun: float = 0.0
     """Seconds since 1970."""
     learnt: dict[str, Any] = field(default_factory=dict)
-    """Settings of the model by which the requests differ from what the world's file says."""
+    """Model settings in which the requests differ from the world's file."""
     file_id: str = ""
     job_id: str = ""
     key_mark: str = ""
-    """Of the key by which it was uploaded and handed in (`OpenAiServer.mark_key`); empty where its file does not tell."""
+    """Digest of the key that it was submitted with (`OpenAiServer.mark_key`); empty in older files."""
     left: set[str] = field(default_factory=set)
-    """Those of the ids whose answers are not kept yet."""
+    """Ids whose answers are not recorded yet."""
     server: JobServer = JobServer()
     run: str = ""
-    """For whom it was made; empty where its file does not tell."""
+    """Run that made it; empty in older files."""
     said: bool = False
-    """True once it was told that the job goes on without us."""
+    """True once it was reported that the job continues without us."""
     in_hand: int = 0
-    """Requests of all jobs that were in hand when this one was handed in, with its own; 0: an earlier process did so."""
+    """Requests of all jobs in progress when this one was submitted, including its own; 0: an earlier process submitted
+    it."""
     ended: bool = False
     """True once its answers were read."""
 
     def note(self, **told: Any) -> None:
-        """Add to the file what came of the job; ShardError when the disk is full."""
+        """Append a change of the job's state to the file; ShardError when the disk is full."""
         line = b"\n" * (not told) + json.dumps(told, separators=(",", ":")).encode() + b"\n"
         size = os.fstat(self.fd).st_size
         try:
@@ -115,7 +116,7 @@ class JobFile:
         self._take(told)
 
     def read(self) -> None:
-        """Read what stands in the file; lines that a crash has torn say nothing, nor does one that another process removed."""
+        """Load the file's state; lines torn by a crash are skipped, and a file that another process removed is ignored."""
         try:
             content = self.path.read_bytes()
         except FileNotFoundError:
@@ -142,24 +143,24 @@ class JobFile:
 
 
 class JobFiles:
-    """The files of one folder, as one desk of this process sees them; used from several threads."""
+    """Job files of one folder, as one Desk of this process uses them; thread-safe."""
 
     def __init__(self, place: JobsPlace, server: JobServer = JobServer()) -> None:
-        """`server`: what is written down of those that are begun here."""
+        """`server`: stored in the files that are begun here."""
         self._folder, self._run, self._server = place.folder, place.run, server
         self._held: dict[Path, JobFile] = {}
         self._read: dict[Path, tuple[tuple[int, int], set[str]]] = {}
-        """File that is not held → its size and time, and the ids that are left in it."""
+        """File that is not locked here → its size and time, and its ids that are not recorded."""
         self._users = 0
         self._lock = threading.Lock()
 
     def enter(self) -> None:
-        """Count a thread that waits for answers."""
+        """Add a thread that waits for answers."""
         with self._lock:
             self._users += 1
 
     def leave(self) -> None:
-        """Count it out; behind the last one, files are given back to whoever asks next."""
+        """Remove a waiting thread; after the last one, release all files for other processes."""
         with self._lock:
             self._users -= 1
             if not self._users:
@@ -168,7 +169,7 @@ class JobFiles:
                 self._held.clear()
 
     def begin(self, name: str, ids: Collection[str], learnt: Mapping[str, Any]) -> JobFile:
-        """Write down a job that is about to be handed in."""
+        """Write the file of a job that is about to be submitted."""
         path = self._folder / f"{name}.job"
         draft = path.with_suffix(_DRAFT)
         try:
@@ -192,7 +193,8 @@ class JobFiles:
         return job
 
     def find(self, ids: Collection[str]) -> list[JobFile]:
-        """Return the jobs that hold any of these requests, the newest first: ours, and those of processes that are gone."""
+        """Return the jobs with any of these requests, the newest first: ours, and those of ended processes, which are
+        locked."""
         wanted = set(ids)
         with self._lock:
             for path in self._folder.glob("*.job"):
@@ -202,29 +204,29 @@ class JobFiles:
         return sorted(found, key=lambda job: job.begun, reverse=True)
 
     def find_learnt(self) -> dict[str, Any] | None:
-        """Return what the newest job had learnt of the model; None where there is no job."""
+        """Return the model settings that the newest job had learnt; None where there is no job."""
         newest = max(read_jobs(self._folder), key=lambda job: job.begun, default=None)
         return newest.learnt if newest else None
 
     def keep(self, ids: Iterable[str]) -> None:
-        """Note that the answers of these requests are kept; a job without others is forgotten."""
+        """Record that these requests have recorded answers; delete the file of a job without others."""
         kept = set(ids)
         with self._lock:
             for job in list(self._held.values()):
                 self._drop(job, kept)
 
     def drop(self, job: JobFile, ids: Iterable[str]) -> None:
-        """Note that one job has nothing more to say of these requests; a job without others is forgotten."""
+        """Record that one job has nothing more about these requests; delete its file when it has no others."""
         with self._lock:
             self._drop(job, set(ids))
 
     def forget(self, job: JobFile) -> None:
-        """Remove the file of a job of which nothing is left at the server."""
+        """Delete the file of a job that has nothing left at the server."""
         with self._lock:
             self._forget(job)
 
     def tell_open(self) -> list[JobFile]:
-        """Return the jobs that the server still works on, each once."""
+        """Return the jobs that the server still works on, each only once."""
         with self._lock:
             jobs = [job for job in self._held.values() if job.job_id and not job.ended and not job.said]
             for job in jobs:
@@ -245,7 +247,7 @@ class JobFiles:
         _give_back(job)
 
     def _take_over(self, path: Path, wanted: set[str]) -> JobFile | None:
-        """Lock a file that nobody follows, where it holds any of these requests; None, and it is left, otherwise."""
+        """Lock a file that no process follows, where it holds any of these requests; else leave it and return None."""
         try:
             fd = os.open(path, os.O_RDWR | os.O_APPEND)
         except FileNotFoundError:
@@ -262,16 +264,16 @@ class JobFiles:
         job.read()
         self._read[path] = mark, set(job.left)
         if not job.ids:
-            path.unlink(missing_ok=True)  # nothing can be read in it
+            path.unlink(missing_ok=True)  # nothing in it is readable
         elif job.left & wanted:
-            job.note()  # ends a line that a crash has torn
+            job.note()  # end a line that a crash has torn
             return job
         _give_back(job)
         return None
 
 
 def read_jobs(folder: Path) -> list[JobFile]:
-    """Return what is known of all jobs below a folder, the oldest first; nothing is locked."""
+    """Load all job files below a folder, the oldest job first, without locking."""
     jobs = []
     for path in folder.rglob("*.job"):
         job = JobFile(path, -1)
@@ -281,11 +283,11 @@ def read_jobs(folder: Path) -> list[JobFile]:
 
 
 def forget_job(job: JobFile) -> bool:
-    """Remove a job's file, so that its requests are asked anew; False where a process follows it."""
+    """Delete a job's file, so that its requests are asked again; False where a process follows it."""
     try:
         fd = os.open(job.path, os.O_RDONLY)
     except FileNotFoundError:
-        return True  # whoever followed it has just brought it to its end
+        return True  # the process that followed it has just finished it
     try:
         if is_free := lock_now(fd):
             job.path.unlink(missing_ok=True)

@@ -1,9 +1,8 @@
-"""The lines of a batch job: one request a line in, one answer a line out, in any order.
+"""JSONL lines of a batch job: one request a line in, one result a line out, in any order.
 
-What comes back is read tolerantly, since a line that is given up is paid for again: files with a byte order mark, in
-UTF-16, with CRLF, without a newline at the end. A line that is no JSON, not in UTF-8, or says nothing of a request is
-counted and left out, as are lines of requests that nobody made; of several lines for one request the first that answers
-it counts.
+Results are read tolerantly, since a lost line is paid for again: files with a byte order mark, in UTF-16, with CRLF,
+without a newline at the end. A line that is not JSON, not UTF-8, or about no request is counted and skipped, as are
+lines of unknown requests; of several lines for one request the first successful one counts.
 """
 
 import codecs
@@ -20,12 +19,12 @@ _NO_ANSWER = 0
 
 @dataclass(frozen=True, slots=True)
 class LineAnswer:
-    """What the server says of one request."""
+    """Result of one request in a job's file."""
 
     status: int
-    """HTTP status; 0: there was no answer."""
+    """HTTP status; 0: there was no response."""
     text: str
-    """Body as JSON; without an answer the reason: a code, a colon and particulars."""
+    """Body as JSON; without a response the reason: a code, a colon and details."""
 
     @property
     def is_good(self) -> bool:
@@ -34,7 +33,7 @@ class LineAnswer:
 
 @dataclass(slots=True)
 class Lines:
-    """What was read of a job's files."""
+    """Results read from a job's files."""
 
     answers: dict[str, LineAnswer] = field(default_factory=dict)
     """By custom id."""
@@ -43,7 +42,7 @@ class Lines:
     doubled: int = 0
 
     def describe(self) -> str:
-        """Return what was odd about the lines, in words; empty: nothing."""
+        """Format the problems of the lines as text; empty: none."""
         odd = {
             "could not be read": self.unreadable,
             "answer no request of ours": self.unknown,
@@ -53,18 +52,19 @@ class Lines:
 
 
 def count_requests(number: int) -> str:
-    """Return a number of requests in words."""
+    """Format a number of requests as text."""
     return count(number, "request")
 
 
 def write_line(custom_id: str, body: Mapping[str, Any]) -> bytes:
-    """Return a request's line, in ASCII alone: no separator of lines that some program knows can stand in it."""
+    """Return the line of a request, in pure ASCII, so that it contains no character that a program takes for a line
+    break."""
     line = {"custom_id": custom_id, "method": "POST", "url": ENDPOINT, "body": body}
     return json.dumps(line, ensure_ascii=True, separators=(",", ":")).encode("ascii") + b"\n"
 
 
 def read_lines(content: bytes, known: Collection[str] | None, lines: Lines) -> None:
-    """Add what a file of a job says of the requests with known ids; None: of all."""
+    """Add the results in a job's file for the known ids (None: all) to `lines`."""
     for line in _split(content):
         read = _read_line(line)
         if read is None:
@@ -83,7 +83,7 @@ def read_lines(content: bytes, known: Collection[str] | None, lines: Lines) -> N
 
 
 def _split(content: bytes) -> Iterator[bytes]:
-    """Yield lines that are not empty; only a line feed ends one, since JSON may hold all other separators."""
+    """Yield the lines that are not empty; only a line feed ends a line, since JSON may hold all other separators."""
     if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         content = content.decode("utf-16", "replace").encode("utf-8", "replace")
     for line in content.removeprefix(codecs.BOM_UTF8).split(b"\n"):
@@ -101,7 +101,7 @@ def _read_line(line: bytes) -> tuple[str, LineAnswer] | None:
     if not isinstance(custom_id, str):
         return None
     if isinstance(response, dict) and not response.get("body") and error:
-        response = {**response, "body": error}  # where vLLM puts the reason of a request that it refuses
+        response = {**response, "body": error}  # where vLLM puts the reason for a refused request
     answer = _read_response(response) if isinstance(response, dict) else None
     if answer is None and error:
         answer = LineAnswer(_NO_ANSWER, _describe_error(error))
@@ -109,7 +109,7 @@ def _read_line(line: bytes) -> tuple[str, LineAnswer] | None:
 
 
 def _read_response(response: Mapping[str, Any]) -> LineAnswer | None:
-    """Return a line's response; a status that is not told is 200 where there is an answer."""
+    """Return a line's response; a missing status counts as 200 where there is an answer."""
     body, status = response.get("body"), response.get("status_code")
     if isinstance(status, str) and status.isascii() and status.isdigit():
         status = int(status)

@@ -1,7 +1,7 @@
-"""Batch jobs as somebody looks at them who waits for none: what their servers say, and how they are cancelled.
+"""Inspect and cancel batch jobs without waiting for them.
 
-A job's file tells its server, so no world is needed. Each server is asked once for each job; one that does not answer is
-told, not waited for.
+A job's file names its server, so no world is needed. Each server is asked once for each job; one that does not answer
+is reported, not waited for.
 """
 
 import asyncio
@@ -25,17 +25,17 @@ _BY_COMMAND = "key_command of the world's file gives its key, and no command run
 
 @dataclass(frozen=True, slots=True)
 class Looked:
-    """A job, and what its server says of it."""
+    """A job, and its state at the server."""
 
     job: JobFile
     state: JobState | None = None
-    """None: it has not been handed in, or the server does not tell."""
+    """None: it is not submitted, or the server does not tell."""
     trouble: str = ""
     """Why the server does not tell."""
 
 
 def look_at(jobs: Sequence[JobFile], user_agent: str) -> list[Looked]:
-    """Ask the servers of jobs how far they are."""
+    """Ask the servers for the state of their jobs."""
 
     async def look_at_all() -> list[Looked]:
         remotes = {server: _connect(server, user_agent) for server in {job.server for job in jobs if _is_known(job)}}
@@ -51,7 +51,7 @@ def look_at(jobs: Sequence[JobFile], user_agent: str) -> list[Looked]:
 
 
 def cancel_job(job: JobFile, user_agent: str) -> JobState:
-    """Have a server break off a job; return what it says. ServiceError when it was never handed in, or has ended."""
+    """Cancel a job at its server; return its state. ServiceError when it was never submitted, or has ended."""
 
     async def cancel() -> JobState:
         if not job.server.url:
@@ -87,7 +87,7 @@ async def _look(job: JobFile, remote: Remote | None) -> Looked:
         return Looked(job, trouble=_BY_COMMAND if job.server.has_key_command else _NOT_NOTED)
     try:
         return Looked(job, await remote.look(job))
-    except FactmillError as error:  # told beside the job; others are looked at all the same
+    except FactmillError as error:  # reported with the job; the others are still inspected
         return Looked(job, trouble=str(error))
 
 

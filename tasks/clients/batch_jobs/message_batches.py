@@ -1,10 +1,11 @@
-"""Message Batches of Anthropic, with the interface of Remote: a batch holds its requests, so nothing is uploaded before.
+"""Client of Anthropic's Message Batches, with the interface of Remote. A batch holds its requests, so no file is
+uploaded.
 
-A batch has no mark of ours. When the answer to its creation is lost, `find_job` looks for it among the batches of the
-account that were created since and hold as many requests. What is certain: a batch that has ended is ours if its results
-have our custom ids, which are digests of what is asked; such a batch is taken, and nothing is paid twice. What is not: a
-batch that has not ended does not tell its custom ids. It is waited for, and no other one is created meanwhile. A batch
-whose results are gone (the API keeps them for 29 days) cannot be recognised; its requests are asked again.
+A batch carries no mark of ours. When the response to its creation is lost, `find_job` searches the account's batches
+that were created since and hold as many requests. An ended batch is certain: it is ours if its results have our custom
+ids, which are digests of the requests; it is taken, and nothing is paid twice. A batch that has not ended does not show
+its custom ids, so it is waited for, and no other is created meanwhile. A batch whose results are gone (the API keeps
+them for 29 days) cannot be recognised; its requests are asked again.
 """
 
 import json
@@ -25,11 +26,11 @@ from factmill.tasks.errors import ServiceUnreachable
 
 _PAGE, _MOST_PAGES = 100, 20
 _CLOCK_SLACK_S = 3600.0
-"""How much later than the API's clock ours may be."""
+"""Most seconds by which our clock may be ahead of the API's."""
 
 
 class MessageBatches(Remote):
-    """The Message Batches of one model's server."""
+    """Client of the Message Batches of one model's server."""
 
     _batches = BATCHES
 
@@ -42,20 +43,20 @@ class MessageBatches(Remote):
         """Ids of batches whose results are not ours."""
 
     async def upload(self, name: str, content: bytes) -> str:
-        """Keep the lines of a job until `create` sends them; return the name, by which they are found."""
+        """Store the lines of a job until `create` sends them; return the name that they are stored under."""
         self._contents[name] = content
         return name
 
     async def find_file(self, mark: str) -> str:  # noqa: ARG002
-        """Return an empty id: no file is ever uploaded."""
+        """Return an empty id, since no file is ever uploaded."""
         return ""
 
     async def has_lost_file(self, job: JobFile) -> bool:
-        """True when an earlier process had the lines of a job."""
+        """True when the lines of a job were only in an earlier process."""
         return job.file_id not in self._contents
 
     async def create(self, job: JobFile) -> str:
-        """Create the batch of a job; return its id. A batch that an unanswered request has created is taken instead."""
+        """Create the batch of a job, or take one that an unanswered request created; return its id."""
         lines = [json.loads(line) for line in self._contents[job.file_id].split(b"\n") if line]
         requests = [
             {"custom_id": line["custom_id"], "params": self._anthropic.translate(line["body"])} for line in lines
@@ -80,10 +81,10 @@ class MessageBatches(Remote):
         return job_id
 
     async def find_job(self, job: JobFile) -> str:
-        """Return the id of the batch that an earlier request has created for a job; empty where there is none.
+        """Return the id of the batch that an earlier request created for a job; empty where there is none.
 
-        Waits while a batch that may be it has not ended. ServiceUnreachable when another key had created it, or when
-        nobody waits for answers (`most_silent` is 1) and it is not certain.
+        Waits while a batch that may be it has not ended. ServiceUnreachable when another key created it, or when nobody
+        waits for answers (`most_silent` is 1) and it is uncertain.
         """
         if not job.key_mark:
             return ""  # noted before a batch is created
@@ -113,7 +114,7 @@ class MessageBatches(Remote):
         raise AssertionError("pauses have no end")
 
     async def _search(self, job: JobFile) -> tuple[str, list[str]]:
-        """Return the id of the ended batch that holds a job's requests, or the ids of those under way that may."""
+        """Return the id of the ended batch with a job's requests, or the ids of running ones that may have them."""
         known = {other.job_id for other in read_jobs(job.path.parent)} | self._foreign
         open_ids = []
         async for batch in self._list():

@@ -1,10 +1,10 @@
-"""A server's files and batch jobs, as the OpenAI protocol has them (`/v1/files`, `/v1/batches`).
+"""Client of a server's files and batch jobs in the OpenAI protocol (`/v1/files`, `/v1/batches`).
 
-Whoever asks waits for hours, so a server that is away for a while is waited for: a request is made again until it is
-answered. A request to make a job whose answer is lost may have made it; hence jobs are found again by their mark.
+Callers wait for hours anyway, so a request to an unavailable server is repeated until it is answered. A request to
+create a job may succeed although its response is lost, so jobs are found again by their mark.
 
-A job of which a server knows nothing is lost where that is plain: the key is the one by which it was handed in, and the
-server lists jobs, this one not among them. Else it may be under way, and to ask its requests anew would pay them twice.
+A job unknown to the server counts as lost only where that is certain: the key is the one that submitted it, and the
+server lists jobs without this one. Otherwise it may be running, and asking its requests again would pay for them twice.
 """
 
 import asyncio
@@ -33,9 +33,9 @@ T = TypeVar("T")
 
 _GROWTH, _MOST_GROWN = 1.5, 10
 _MOST_SILENT = 60
-"""How many requests in a row a server that has answered before may leave without an answer."""
+"""Most requests in a row without an answer from a server that has answered before."""
 _LONG_S = 60.0
-"""A wait that a server asks for is told from this on."""
+"""Waits that a server asks for are reported from this length on."""
 _MOST_PAGES = 20
 _PAGE = 100
 _LOST = "lost"
@@ -48,24 +48,24 @@ _FILE_NOT_READY = re.compile(
     r"|(pending|running)\b)",
     re.IGNORECASE | re.DOTALL,
 )
-"""What a server says when it is asked for a job of a file that it has not processed."""
+"""Wording of a server that is asked for a job of a file it has not processed yet."""
 _FILE_NOT_FOUND = re.compile(
     r"\A(?>.*?\bfile\b).*(not found|not be found|not exist|no longer exist)|no such file", re.IGNORECASE | re.DOTALL
 )
-"""What it says of a file that it lost, or has not taken note of everywhere."""
+"""Wording about a file that the server lost, or does not know everywhere yet."""
 
 
 class UnknownJob(ServiceUnreachable):
-    """A server knows nothing of a job that may be under way all the same; the text ends with the command that gives it up."""
+    """A server does not know a job that may still be running; the text ends with the command that gives it up."""
 
 
 class SpoiltFile(ServiceUnreachable):
-    """A server cannot process the file of a job, so no job is made of it."""
+    """A server cannot process the file of a job, so no job is made from it."""
 
 
 @dataclass(frozen=True, slots=True)
 class JobState:
-    """What a server says of a job."""
+    """State of a job at its server."""
 
     job_id: str
     status: str
@@ -73,11 +73,11 @@ class JobState:
     failed: int
     total: int
     files: tuple[str, ...]
-    """Those with answers: output and errors."""
+    """Files with results: output and errors."""
     errors: tuple[str, ...]
-    """Why a job failed as a whole: a code, a colon and particulars each."""
+    """Why a job failed as a whole: a code, a colon and details each."""
     seconds: float
-    """How long the job took; 0 while it goes on."""
+    """How long the job took; 0 while it runs."""
 
     @property
     def has_ended(self) -> bool:
@@ -89,23 +89,23 @@ class JobState:
 
     @property
     def is_lost(self) -> bool:
-        """True where the server knows it no more."""
+        """True where the server no longer knows it."""
         return self.status == _LOST
 
     def describe(self, requests: int) -> str:
-        """Return how far the job is, in words; `requests`: how many it was made of."""
+        """Format the job's progress as text; `requests`: how many it holds."""
         failed = f", {self.failed:,} failed" if self.failed else ""
         return f"{self.done:,} of {self.total or requests:,} done{failed}, {self.status}"
 
 
 class Remote:
-    """The jobs of one model's server."""
+    """Client of the batch jobs of one model's server."""
 
     _batches = "/batches"
-    """Path of jobs."""
+    """URL path of jobs."""
 
     def __init__(self, server: OpenAiServer, jobs: Jobs, attempts: int, most_silent: int = _MOST_SILENT) -> None:
-        """`attempts`: how often a server that has answered nothing yet is asked; `most_silent`: one that has."""
+        """`attempts`: tries for a server that has not answered yet; `most_silent`: tries for one that has."""
         self.name = server.name
         self.mark_key = server.mark_key
         self._server = server
@@ -114,17 +114,20 @@ class Remote:
         self._was_answered = False
 
     def pauses(self) -> "itertools.accumulate[float]":
-        """Return the seconds to wait between looks, growing."""
+        """Return the growing pauses between polls, in seconds."""
         first = self._jobs.poll_s
         return itertools.accumulate(itertools.repeat(first), lambda pause, _: min(pause * _GROWTH, first * _MOST_GROWN))
 
     async def hold(self, body: Mapping[str, Any], *, waits: bool) -> int | None:
-        """Count a line of a job as a request and hold the most that it can cost (sending/budget.py); None where that does
-        not fit in now. If it `waits`, it does so for what others let go; BudgetReached when that is not enough."""
+        """Count a line of a job as a request and reserve its highest cost (sending/budget.py); None where that does not
+        fit now.
+
+        With `waits`, wait for other requests to free the budget; BudgetReached when that is not enough.
+        """
         budget = find_account().budget
         while True:
             try:
-                # all lines go at once: none tells of the others
+                # all lines go at once, so no first line tests the server's limits
                 return self._server.hold(body, is_probed=False, share=self._server.model.batch_price)
             except TightError:
                 if not waits:
@@ -137,22 +140,22 @@ class Remote:
                 raise
 
     def settle(self, request: Request[Any], reply: Reply | None) -> None:
-        """Count what a line has cost; None: nothing is known of it, and it may have cost all that was held.
+        """Settle the cost of a line; None: it is unknown, so everything reserved counts as spent.
 
-        Lines of jobs that an earlier run handed in hold nothing, since that run was bound by itself.
+        Lines of jobs that an earlier run submitted have no reservation: that run's own budget covered them.
         """
         budget, held = find_account().budget, request.held
         request.held = None
         if held is not None and (reply is None or (reply.body is not None and not reply.tokens_in)):
-            budget.forgo(held)  # an answer that tells no usage may have cost all of it too
+            budget.forgo(held)  # an answer without usage may have cost all of it too
         elif held is not None and reply is not None:
             budget.settle(held, reply.cost_usd)
 
     def bill_failed_line(self, request: Request[Any], answer: LineAnswer | None) -> None:
-        """Count what a line has cost whose answer cannot be used; None: the job has no line for it."""
+        """Settle the cost of a line whose result is unusable; None: the job has no line for it."""
         if answer is None:
             self.settle(request, None)
-        elif not answer.status:  # an error that stands in for an answer
+        elif not answer.status:  # an error in place of an answer
             self.settle(request, Reply(None))
         else:
             cost_usd, _ = self._server.bill(Answer(answer.status, answer.text, None))
@@ -170,8 +173,10 @@ class Remote:
         return await self._ask(send)
 
     async def create(self, job: JobFile) -> str:
-        """Make a job of its uploaded file once the server has processed it; return the job's id. A job that was made by a
-        request whose answer was lost is taken. SpoiltFile when the file cannot be processed."""
+        """Create a job from its uploaded file once the server has processed it; return the job's id.
+
+        A job whose creation was not answered is taken. SpoiltFile when the file cannot be processed.
+        """
         await self._wait_for_file(job.file_id)
         body = {
             "input_file_id": job.file_id,
@@ -190,7 +195,7 @@ class Remote:
             if 400 <= answer.status < 500:
                 not_found += bool(_FILE_NOT_FOUND.search(answer.text))
                 if _FILE_NOT_READY.search(answer.text) or 0 < not_found < self._attempts:
-                    tried = False  # it was answered: no job was made
+                    tried = False  # the request was answered, so no job was made
                     raise Retry(f"file_not_ready: {shorten(answer.text)}")
             self._check(answer, "has no batch jobs: leave out mode")
             return read_id(read_json(answer.text))
@@ -198,8 +203,10 @@ class Remote:
         return await self._ask(make)
 
     async def _wait_for_file(self, file_id: str) -> None:
-        """Wait until the server has processed a file. A server that tells no status, or has not changed `uploaded` after some
-        looks, is taken at its word when the job is made."""
+        """Wait until the server has processed a file.
+
+        Where the server gives no status, or still `uploaded` after some polls, creating the job decides.
+        """
 
         async def look() -> Any:
             answer = await self._server.get(f"/files/{quote(file_id, safe='')}")
@@ -224,8 +231,8 @@ class Remote:
             await find_account().budget.sleep(pause_s)
 
     async def look(self, job: JobFile) -> JobState:
-        """Return what the server says of a job, or that it has lost it; UnknownJob when it knows nothing of it, and that is
-        not plain."""
+        """Return the state of a job at the server, or that it is lost; UnknownJob when it is unknown there but may be
+        running."""
         unknown = 0
 
         async def ask() -> JobState | None:
@@ -235,7 +242,7 @@ class Remote:
                 if (unknown := unknown + 1) < self._attempts:
                     raise Retry(
                         f"http_404: {shorten(answer.text)}"
-                    )  # one that has just started may not have read all yet
+                    )  # a server that has just started may not have loaded all jobs yet
                 return None
             self._check(answer, "has no batch jobs: leave out mode")
             return self._read_state(job.job_id, read_json(answer.text))
@@ -251,7 +258,7 @@ class Remote:
         return state
 
     async def _doubt(self, job: JobFile) -> str:
-        """Return why a job that the server does not know may be under way all the same, and what to do; empty: it is lost."""
+        """Return why an unknown job may still be running, and what to do; empty: it is lost."""
         if job.key_mark != await self.mark_key():
             whose = "another key" if job.key_mark else "an earlier version, which did not note by which key"
             model = self._server.model
@@ -267,7 +274,7 @@ class Remote:
         return await self._find_once("batches", _is_job, job.name)
 
     async def cancel(self, job_id: str) -> JobState:
-        """Have a job broken off; return what the server says of it."""
+        """Cancel a job; return its state."""
 
         async def ask() -> JobState:
             answer = await self._server.post(f"{self._batches}/{quote(job_id, safe='')}/cancel", {})
@@ -277,8 +284,7 @@ class Remote:
         return await self._ask(ask)
 
     async def read(self, state: JobState, ids: Collection[str]) -> Lines:
-        """Return what a job's files say of its requests; they are read once more where they hold fewer lines than the server
-        counts."""
+        """Download and read the results of a job; once more where the files hold fewer lines than the server counts."""
         for attempt in (1, 2):
             lines, gone = Lines(), list[str]()
             for file_id in state.files:
@@ -299,7 +305,7 @@ class Remote:
         return lines
 
     async def _fetch(self, file_id: str) -> bytes | None:
-        """Return a file; None where the server has none of that id."""
+        """Download a file; None where the server has none with that id."""
 
         async def get() -> bytes | None:
             answer, content = await self._server.fetch(f"/files/{quote(file_id, safe='')}/content")
@@ -311,7 +317,7 @@ class Remote:
         return await self._ask(get)
 
     async def find_job(self, job: JobFile) -> str:
-        """Return the id by which the server knows a job; empty where it knows none, or lists none."""
+        """Return the server's id of a job; empty where it knows none, or lists none."""
         return await self._ask(lambda: self._find_told("batches", _is_job, job.name))
 
     async def find_file(self, mark: str) -> str:
@@ -319,7 +325,7 @@ class Remote:
         return await self._ask(lambda: self._find_told("files", _is_file, mark))
 
     async def has_lost_file(self, job: JobFile) -> bool:
-        """True where the server knows the uploaded file of a job no more, by the key that it was uploaded by."""
+        """True where the server no longer knows a job's file, although the key is the one that uploaded it."""
 
         async def get() -> bool:
             answer = await self._server.get(f"/files/{quote(job.file_id, safe='')}")
@@ -338,7 +344,8 @@ class Remote:
         return found or ""
 
     async def _find_once(self, kind: str, is_it: Callable[[Any, str], bool], mark: str) -> str | None:
-        """Return the id of what has a mark; empty where it is not listed, None where the server lists nothing."""
+        """Return the id of the listed object with a mark; empty where there is none, None where the server lists
+        nothing."""
         after = ""
         for _ in range(_MOST_PAGES):
             answer = await self._server.get(f"/{kind}?limit={_PAGE}{after}")
@@ -357,7 +364,8 @@ class Remote:
         return ""
 
     def _check(self, answer: Answer, missing: str) -> None:
-        """Raise Retry or ServiceUnreachable unless an answer is one; `missing`: what is said of a server with a 404."""
+        """Raise Retry or ServiceUnreachable unless a response is a success; `missing`: message about a server that
+        returns 404."""
         if answer.status == 413:
             raise ServiceUnreachable(
                 f"{self.name}: the file of a batch job is too large for it; lower jobs.megabytes or jobs.requests of this model "
@@ -371,8 +379,7 @@ class Remote:
             raise ServiceUnreachable(f"{self.name}: a batch job is refused: {failure.error}")
 
     async def _ask(self, request: Callable[[], Awaitable[T]]) -> T:
-        """Return what a request gives, made again while it fails in ways that may pass; BudgetReached when the hours of the run
-        are over meanwhile."""
+        """Send a request until it is answered, and return its result; BudgetReached when the run's hours end meanwhile."""
         for silent, pause_s in enumerate(self.pauses(), 1):
             try:
                 found = await request()

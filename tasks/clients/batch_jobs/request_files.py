@@ -1,9 +1,10 @@
-"""Requests that a run writes to a file, and replies that come back in one, for programs such as `vllm run-batch`.
+"""Offline batches: files of requests that a run writes and of replies that it reads, for programs such as `vllm
+run-batch`.
 
-Both files hold the lines of batch jobs (lines.py), but no server is asked: a run delivers what the replies answer, writes the
-other requests of the stage to a file and stops. Replies that are delivered are recorded, so each file of replies is given once.
-A request's id names the run and the settings by which the request was written, so the replies of another build are found out and
-a refusal that is read twice is understood both times. What has to outlast a run lies in the build's run folder.
+Both files hold the lines of batch jobs (lines.py), but no server is asked: a run delivers the replies it reads, writes
+the stage's other requests to a file and stops. Delivered replies are recorded, so each file of replies is given once. A
+request's id names the run and the settings that built the request, so replies for another build are detected, and a
+refusal that is read twice has the same effect both times. State that outlasts a run lies in the build's run folder.
 """
 
 import json
@@ -35,11 +36,11 @@ class RequestFiles:
     """The file of replies that a run reads, and the files of requests that it writes, one for each model."""
 
     def __init__(self, run: str, folder: Path, requests: Path | None, replies: Path | None) -> None:
-        """Read the replies. SourceError when they cannot be read, or none of them belongs to this run; OutputError when no file
-        can be written where `requests` is to lie.
+        """Read the replies. SourceError when they are unreadable, or none belongs to this run; OutputError when the
+        folder of `requests` does not exist.
 
-        `run`: the run's name; `folder`: the run's folder; `requests`: None where models are asked directly for what the replies
-        leave open.
+        `run`: the run's name; `folder`: the run's folder; `requests`: None where requests without a reply go to the
+        models directly.
         """
         self.run = run
         self._mark = digest_json(run)[:8]
@@ -48,15 +49,15 @@ class RequestFiles:
         self._lock = threading.Lock()
         self._drafts: dict[str, tuple[Path, BinaryIO]] = {}
         self._written: dict[str, set[str]] = {}
-        """Model → ids of the requests that were written for it."""
+        """Model → ids of the requests written for it."""
         self._learnt: dict[str, list[dict[str, Any]]] = {}
-        """Model → settings by which its requests were written, the latest last; a request's id has the place."""
+        """Model → settings that built its requests, the latest last; a request's id holds the index."""
         self._failures: Counter[str] = Counter()
-        """Request → how many lines for it said that it failed in a way that may pass."""
+        """Request → how many of its lines reported a transient failure."""
         self._again: Counter[str] = Counter()
-        """Why replies are not taken and their requests asked again, with how many."""
+        """Why replies are not used and their requests asked again → how many."""
         self._carried: dict[str, tuple[int, LineAnswer]] = {}
-        """Request → its line, of calls that are not answered whole."""
+        """Request → its index and line, for calls that are not fully answered."""
         self._read_state()
         self._lines = Lines()
         self._answers = self._read_replies(replies) if replies else {}
@@ -72,31 +73,31 @@ class RequestFiles:
         return self._requests is not None
 
     def find(self, request_id: str) -> tuple[int, LineAnswer] | None:
-        """Return the place of the settings by which a request was written, and its answer; None where there is none."""
+        """Return the index of the settings that built a request, and its result; None where there is none."""
         with self._lock:
             self._asked.add(request_id)
             return self._answers.get(request_id) or self._carried.get(request_id)
 
     def settings(self, model: str, at: int) -> dict[str, Any]:
-        """Return the settings by which requests to a model were written: those at a place, -1 for the latest."""
+        """Return the settings at an index that built requests to a model; -1 for the latest."""
         with self._lock:
             known = self._learnt.get(model, [])
             return dict(known[at]) if -len(known) <= at < len(known) else {}
 
     def count_failure(self, request_id: str, code: str) -> int:
-        """Count a line that failed in a way that may pass; return how many there were for its request."""
+        """Count a transient failure of a request; return how many it has had."""
         with self._lock:
             self._again[code] += 1
             self._failures[request_id] += 1
             return self._failures[request_id]
 
     def count_refusal(self, settings: Iterable[str]) -> None:
-        """Count a line that refused its request as it was written; `settings`: those by which it is written otherwise."""
+        """Count a refusal of a request; `settings`: those that change in the next try."""
         with self._lock:
             self._again[f"refused, now written with another {' and '.join(sorted(settings))}"] += 1
 
     def carry(self, kept: Iterable[str], open_ids: Iterable[str]) -> None:
-        """Forget the lines of requests whose replies are recorded, and keep for the next run those that are not."""
+        """Drop the lines of requests whose replies are recorded, and keep the lines of `open_ids` for the next run."""
         with self._lock:
             for request_id in kept:
                 self._carried.pop(request_id, None)
@@ -105,7 +106,7 @@ class RequestFiles:
                     self._carried[request_id] = self._answers[request_id]
 
     def write(self, model: str, request_id: str, body: Mapping[str, Any], settings: Mapping[str, Any]) -> None:
-        """Write a request to a model's file, once; `settings`: by which it was written. OutputError when that fails."""
+        """Write a request to a model's file, once; `settings`: those that built it. OutputError when that fails."""
         with self._lock:
             known = self._learnt.setdefault(model, [])
             if settings in known:
@@ -126,7 +127,7 @@ class RequestFiles:
                 raise OutputError(f"cannot write the requests to {self._requests}: {error.strerror}") from error
 
     def publish(self) -> str:
-        """Finish the files of requests; return what they hold and what to do with them. OutputError when that fails."""
+        """Finish the files of requests; return a message on their content and use. OutputError when that fails."""
         assert self._requests is not None
         with self._lock:
             told, commands = [], []
@@ -155,7 +156,7 @@ class RequestFiles:
         )
 
     def close(self) -> None:
-        """Report what became of the replies, and remove files that are not finished."""
+        """Report how the replies were used, and remove unfinished files."""
         for path, file in self._drafts.values():
             file.close()
             path.unlink(missing_ok=True)
@@ -222,12 +223,15 @@ class FileDesk(Generic[T]):
         return self._files.writes
 
     def find_learnt(self) -> dict[str, Any]:
-        """Return the settings by which the latest requests were written."""
+        """Return the settings that built the latest requests."""
         return dict(self._learnt)
 
     def send(self, asked: Sequence[tuple[str, T]], deliver: Callable[[T, Reply], Iterable[str]]) -> list[T]:
-        """Deliver every (id, request) that the replies answer, and write the others where they are written; return those that
-        have no reply. `deliver` returns the ids whose replies are recorded."""
+        """Deliver every (id, request) that has a reply, and write the others where that is enabled; return those
+        without a reply.
+
+        `deliver` returns the ids whose replies are recorded.
+        """
         open_requests: list[tuple[str, T]] = []
         delivered: list[str] = []
         kept: list[str] = []
@@ -253,7 +257,8 @@ class FileDesk(Generic[T]):
         return left
 
     def _find_reply(self, request_id: str, asked: T) -> Reply | None:
-        """Return the reply to a request; None where there is none, or the request has to be written otherwise."""
+        """Return the reply to a request; None where there is none, or the request has to be written with other
+        settings."""
         found = self._files.find(request_id)
         if found is None:
             return None

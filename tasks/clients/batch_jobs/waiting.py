@@ -1,9 +1,9 @@
-"""Requests that wait for answers of batch jobs, and how many requests the jobs of one model may hold at once.
+"""Requests that wait for results of batch jobs, and the number of requests that one model's jobs may hold at once.
 
-A server bounds what all jobs of an account hold together, in tokens, and others may use the same account. So neither the bound
-nor what is left of it is known: it is searched for. A refused job halves what is tried, a job that is taken lets it grow again,
-and after some jobs at the size found the refusal is forgotten, since others may have finished by then. A refused job costs
-minutes and no money, a job that is too small costs up to a day.
+A server limits the tokens of all jobs of an account together, and others may use the same account. So neither the limit
+nor what is left of it is known; `Room` searches for it. A refused job halves the number, an accepted job lets
+it grow again, and after some jobs at the size found the refusal is forgotten, since other jobs may have finished. A
+refused job costs minutes and no money, a job that is too small costs up to a day.
 """
 
 import asyncio
@@ -25,39 +25,40 @@ T_contra = TypeVar("T_contra", contravariant=True)
 
 
 class Asker(Protocol[T_contra]):
-    """What the desk leaves to the chat client: how a request is written, and how an answer is read."""
+    """How a request is built, and how its response is read; the chat client implements it for Desk."""
 
     def write(self, asked: T_contra, learnt: Mapping[str, Any]) -> dict[str, Any] | Reply:
-        """Return the body of a request, or the reply where there is no use in asking.
+        """Build the body of a request, or return a failed reply where asking is useless.
 
-        `learnt`: settings by which it is not written as the world's file says.
+        `learnt`: settings that differ from the world's file.
         """
 
     def read(self, asked: T_contra, learnt: Mapping[str, Any], answer: Answer) -> Reply | dict[str, Any]:
-        """Return the reply that an answer holds, or by what further settings to ask again; Retry for what may pass.
+        """Return the reply in a response, or further settings for another try; Retry for a transient failure.
 
-        `learnt`: by which the request was written.
+        `learnt`: settings that built the request.
         """
 
     async def ask(self, asked: T_contra) -> Reply:
-        """Send a request singly, once; Retry for what may pass, TightError and BudgetReached when it may not go out."""
+        """Send a request singly, once; Retry for a transient failure, TightError and BudgetReached when it may not go
+        out."""
 
     async def probe(
         self, lines: Sequence[tuple[T_contra, Answer]], learnt: Mapping[str, Any]
     ) -> tuple[Any, Reply] | None:
-        """Find out by single requests what the server refuses in a job's lines and does not name, for `read` to use; return the
-        request whose reply came of it, and that reply. Errors as of `ask`.
+        """Find out by single requests what the server refuses in a job's lines without naming it, for `read` to use.
 
-        `learnt`: by which the job was written.
+        Return the request that this answered, and its reply; None where it answered none. Errors as of `ask`. `learnt`:
+        settings that built the job.
         """
 
     def learnt(self) -> dict[str, Any]:
-        """Return by which settings requests are not made as the world's file says."""
+        """Return the settings in which requests differ from the world's file."""
 
 
 @dataclass(eq=False, slots=True)
 class Sending(Generic[T]):
-    """One thread's requests."""
+    """Requests that one thread sent together."""
 
     arrived: SimpleQueue[list[tuple[T, Reply]] | None]
     done: asyncio.Future[None]
@@ -72,20 +73,20 @@ class Sending(Generic[T]):
 
 @dataclass(eq=False, slots=True)
 class Request(Generic[T]):
-    """One line of a job, and who waits for its answer."""
+    """One line of a job, and the submissions that wait for its result."""
 
     custom_id: str
     waiting: list[tuple[Sending[T], T]] = field(default_factory=list)
     job: JobFile | None = None
-    """The job that it is left to; others that hold it have left it unanswered."""
+    """Job that has to answer it; earlier ones left it unanswered."""
     learnt: dict[str, Any] = field(default_factory=dict)
     tries: int = 0
     held: int | None = None
-    """What is held of the run's budget while a job of this run has the line."""
+    """Number of its budget reservation, while a job of this run holds the line."""
 
     @property
     def goes_on(self) -> bool:
-        """True while a job may answer it, whoever waits."""
+        """True while a job may answer it, even if nobody waits."""
         return self.job is not None and self.custom_id in self.job.left
 
     @property
@@ -96,9 +97,10 @@ class Request(Generic[T]):
 def hear_line(
     asker: Asker[T], asked: T, learnt: Mapping[str, Any], answer: LineAnswer | None, status: str
 ) -> Reply | dict[str, Any]:
-    """Return the reply that a line of an ended job holds, or by what further settings to ask again; Retry for what may pass.
+    """Return the reply in a result of an ended job, or further settings for another try; Retry for a transient failure.
 
-    `learnt`: by which the job was written; `answer`: None where the job has no line for the request; `status`: the job's.
+    `learnt`: settings that built the job; `answer`: None where the job has no line for the request; `status`: the
+    job's.
     """
     if answer is None:
         code = "batch_expired: the job ended before" if status == "expired" else "lost_line: the job has"
@@ -107,41 +109,41 @@ def hear_line(
         raise Retry(answer.text)
     heard = asker.read(asked, learnt, Answer(answer.status, answer.text, None))
     if not isinstance(heard, Reply) and heard.items() <= learnt.items():
-        # it was asked so, and refused all the same
+        # it was asked with these settings already, and still refused
         return fail(f"http_{answer.status}", shorten(answer.text), transient=True)
     return heard
 
 
 _PATIENCE = 4
-"""Jobs that are taken at the size found before a larger one is tried again; doubled each time that one is refused."""
+"""Accepted jobs at the size found before a larger one is tried; doubled each time that one is refused."""
 
 
 class Room:
-    """The search for the number of requests that may be in hand."""
+    """Search for the number of requests that a model's jobs may hold at once."""
 
     def __init__(self) -> None:
         self.now: float = math.inf
-        """Requests that may be in hand now, at least 1."""
+        """Requests that jobs may hold now, at least 1."""
         self.lone_refusals = 0
-        """How many jobs of a single request were refused in a row, with no other job in hand."""
+        """Consecutive refusals of jobs with a single request and no other job in progress."""
         self._refused: float = math.inf
-        """The fewest requests in hand that were refused."""
+        """Fewest requests in progress at a refusal."""
         self._accepted = 0
-        """The most requests in hand that were taken since; 0: none were."""
+        """Most requests in progress at an acceptance since then; 0: none."""
         self._taken, self._patience = 0, _PATIENCE
 
     def note_refusal(self, requests: int, others: int) -> None:
-        """Note that a job of so many requests was refused while other jobs held `others`."""
+        """Record that a job of `requests` requests was refused while other jobs held `others`."""
         in_hand = requests + others
         self._refused = min(self._refused, in_hand)
         if in_hand <= self._accepted:
-            self._accepted = 0  # others have more in hand than before
+            self._accepted = 0  # others use more than before
         self._taken = 0
         self.lone_refusals += in_hand == 1
         self.now = max(1, min(self.now, others or self._accepted or requests // 2))
 
     def note_success(self, in_hand: int) -> None:
-        """Note that a job was taken with which so many requests were in hand."""
+        """Record that a job was accepted, bringing the requests in progress to `in_hand`."""
         self.lone_refusals = 0
         if in_hand < self.now:
             return  # it does not show that more would be taken

@@ -1,17 +1,17 @@
-"""How an HTTP answer is judged, the same for every service: an answer, a final failure, or worth another try.
+"""Classification of HTTP responses, the same for every service: success, permanent failure, or retryable.
 
-| what came | what it is |
+| response | outcome |
 |---|---|
-| 2xx | an answer, if its body is JSON; HTML, or JSON that ends too early, is worth another try |
-| 408, 425, 429, 5xx | worth another try, not before Retry-After |
-| 3xx | a redirect that leads nowhere (those that lead somewhere were followed): worth another try |
-| 413, 414, 504 | worth another try with half of the group |
+| 2xx | success, if the body is JSON; HTML or truncated JSON is retryable |
+| 408, 425, 429, 5xx | retryable, not before Retry-After |
+| 3xx | a redirect without a target (others were followed): retryable |
+| 413, 414, 504 | retryable with half of the group |
 | 401, 403 | the service refuses us, not this call: the run stops |
 | 402 | the account may make no further requests: the run stops |
-| 400, 404, 410, 422 | about the content of this request: final |
+| 400, 404, 410, 422 | about the content of this request: permanent |
 | any other 4xx | a failure that the next run asks again |
 
-What a chat answer is says completions.py.
+completions.py classifies chat responses.
 """
 
 import json
@@ -27,7 +27,7 @@ from factmill.tasks.text.whole import MOST_DEEP, is_too_deep, whole_json
 
 _TOO_BIG = {413, 414}
 _SURROGATE = "\\ud"
-"""How JSON begins to spell half a surrogate pair, or half of a whole one."""
+"""Beginning of a JSON escape for half of a surrogate pair, lone or in a whole pair."""
 _PASSING = {408, 425, 429} | _TOO_BIG
 _PAYMENT_REQUIRED = 402
 _FINAL = {400, 404, 410, 422}
@@ -35,8 +35,8 @@ _NAMES_AGENT = re.compile(r"user[-_ ]?agent", re.IGNORECASE)
 
 
 def judge_status(service: str, status: int, text: str, retry_after: str | None = None) -> Reply | None:
-    """Return None for 2xx, and a failed reply for what no other try of this run can mend; raise Retry or ServiceUnreachable
-    for the rest."""
+    """Return None for 2xx, and a failed reply where retrying in this run is useless; else raise Retry or
+    ServiceUnreachable."""
     if 200 <= status < 300:
         return None
     code, detail = f"http_{status}", shorten(text)
@@ -59,7 +59,7 @@ def judge_status(service: str, status: int, text: str, retry_after: str | None =
 
 
 def read_json(text: str) -> Any:
-    """Return the JSON of a body; Retry when it is HTML or ends too early."""
+    """Parse a body as JSON; Retry when it is HTML, truncated, or nested too deeply."""
     try:
         read = json.loads(text)
         if text.count("[") + text.count("{") > MOST_DEEP and is_too_deep(read):
@@ -74,7 +74,7 @@ def read_json(text: str) -> Any:
 
 
 def read_retry_after(value: str | None) -> float | None:
-    """Return the seconds of a Retry-After header, given in seconds or as an HTTP date; None when it is neither."""
+    """Parse a Retry-After header, in seconds or as an HTTP date, into seconds; None when it is neither."""
     if value is None:
         return None
     try:
@@ -89,7 +89,7 @@ def read_retry_after(value: str | None) -> float | None:
 
 
 def tell_error(error: BaseException) -> str:
-    """Return what a library's error says, in words: its text, without class and number; of one that says nothing, its name."""
+    """Format a library's error as text: its message, without class and number, or its class name where it has none."""
     text = (error.strerror if isinstance(error, OSError) else None) or str(error).strip()
     return text or type(error).__name__
 

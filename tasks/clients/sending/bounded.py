@@ -1,7 +1,8 @@
-"""Limits that the world's file sets to replies: bodies are read piece by piece and no further, redirects followed where they may.
+"""Limits of the world's file on responses: bodies are read in chunks up to a size, redirects followed to allowed hosts
+only.
 
-How long a reply may take is the Sender's matter: when that time is over, it shuts the connection down (`run_in_thread`), or
-cancels the task that reads. This module stops replies that fit into the time and not into the memory.
+The Sender limits the time: when it is over, the Sender shuts the connection down (`run_in_thread`), or cancels the task
+that reads. This module stops responses that are in time but too large for the memory.
 """
 
 import zlib
@@ -28,7 +29,7 @@ _operation: ContextVar[str] = ContextVar("operation", default="")
 
 @contextmanager
 def asking(operation: str) -> Iterator[None]:
-    """Name the operation whose limit holds for the replies that are read within."""
+    """Set the operation whose size limit applies to responses read within the context."""
     token = _operation.set(operation)
     try:
         yield
@@ -37,18 +38,19 @@ def asking(operation: str) -> Iterator[None]:
 
 
 async def ask_in_thread(answer: Callable[[Sequence[Call]], list[Reply]], group: Sequence[Call]) -> list[Reply]:
-    """Return what a blocking function answers to calls of one operation (see `run_in_thread`)."""
+    """Run a blocking function that answers calls of one operation in a thread (see `run_in_thread`); return its
+    replies."""
     with asking(group[0].operation):
         return await run_in_thread(answer, group)
 
 
 class Body:
-    """The body of one reply."""
+    """Body of one response, inflated and limited in size."""
 
     def __init__(self, service: str, limits: Limits, headers: Mapping[str, str]) -> None:
-        """`service`: what stands in messages; `headers`: of the reply, in a mapping that ignores case.
+        """`service`: name in messages; `headers`: of the response, in a case-insensitive mapping.
 
-        Retry for a compression that cannot be read.
+        Retry for an unsupported compression.
         """
         self._service = service
         self._operation = _operation.get()
@@ -61,13 +63,13 @@ class Body:
         self._inflating = None if coding in ("", "identity") else zlib.decompressobj(_ZLIB_OR_GZIP)
 
     def add(self, piece: bytes) -> None:
-        """Take the next bytes as they came; Retry when the body is longer than its limit or cannot be inflated."""
+        """Add the next bytes as received; Retry when the body exceeds its limit or cannot be inflated."""
         self._received += len(piece)
         if self._inflating is None:
             self._content += piece
         while piece and self._inflating is not None:
             if self._inflating.eof and not piece.startswith(_GZIP_BEGINS):
-                break  # what follows compressed data is dropped, as browsers do
+                break  # data after the compressed part is dropped, as in browsers
             if self._inflating.eof:
                 self._inflating = zlib.decompressobj(_ZLIB_OR_GZIP)
             try:
@@ -79,7 +81,7 @@ class Body:
         self._check_length()
 
     def finish(self) -> bytes:
-        """Return the whole body, inflated; Retry when compressed data ends early."""
+        """Return the whole body, inflated; Retry when compressed data is truncated."""
         if self._inflating is not None and self._received:
             self._content += self._inflating.flush()
             if not self._inflating.eof:
@@ -89,7 +91,7 @@ class Body:
 
     def _check_length(self) -> None:
         if max(self._received, len(self._content)) > self._most:
-            self._content.clear()  # the error that holds it may live on
+            self._content.clear()  # the error's traceback may keep it alive
             name = self._operation or "all"
             raise Retry(
                 f"reply_too_big: {self._service}: a reply{f' to {name}' if self._operation else ''} is longer than"
@@ -110,7 +112,7 @@ class Streamed(Protocol):
 
 
 async def read_body(response: Streamed, service: str, limits: Limits) -> bytes:
-    """Return the inflated body of a response and close it; Retry as of `Body`, and what the library raises."""
+    """Read the body of a response, inflated, and close it; Retry as of `Body`, and the library's own errors."""
     try:
         body = Body(service, limits, response.headers)
         async for piece in response.aiter_raw():
@@ -124,11 +126,11 @@ _PORTS = {"http": 80, "https": 443}
 
 
 def check_redirect(service: str, asked: str, location: str, allowed: Collection[str]) -> None:
-    """Raise ServiceUnreachable when the URL that was asked redirects to a host that is not allowed, to an unencrypted address, or
-    to none.
+    """Raise ServiceUnreachable when `asked` redirects to a host that is not allowed, an unencrypted address, or an
+    invalid one.
 
-    `location`: the header of that name; `allowed`: hosts other than the one that was asked, with the port where it is not the
-    scheme's own.
+    `location`: the header of that name; `allowed`: hosts other than that of `asked`, with the port unless it is the
+    scheme's default.
     """
     try:
         leads_to = urljoin(asked, location)
@@ -150,7 +152,7 @@ def check_redirect(service: str, asked: str, location: str, allowed: Collection[
 
 
 def is_same_service(asked: str, leads_to: str) -> bool:
-    """True when two addresses have one host and port, or the second is the TLS form of the first's host."""
+    """True when two URLs have the same host and port, or the second is the TLS form of the first's host."""
     old, new = urlsplit(asked), urlsplit(leads_to)
     ports = [each.port or _PORTS.get(each.scheme) for each in (old, new)]
     is_upgrade = (old.scheme, new.scheme) == ("http", "https")
@@ -158,6 +160,6 @@ def is_same_service(asked: str, leads_to: str) -> bool:
 
 
 def count_redirect() -> None:
-    """Count a redirect that is about to be followed as a request of its own; BudgetReached when it is one too many."""
+    """Count a redirect that is about to be followed as one more request; BudgetReached when it exceeds the budget."""
     account = find_account()
     account.budget.take(account.service)

@@ -1,16 +1,16 @@
-"""Bounds on what a run may spend: money, requests, hours; kept while it runs, before they are crossed.
+"""Budget of a run: bounds on money, requests and hours, checked before they are exceeded.
 
-Nobody knows what a request to a priced model costs before its reply has come, and with 64 under way at once a bound that
-is compared with what was paid is long crossed when it is noticed. So each request first holds the most that it can cost
-(openai_server.py), and what is paid and what is held never come to more than the bound. The reply tells the real price,
-and the rest is let go. What cannot be afforded just now waits while others are under way, whose replies may let go enough;
-when none is, the bound is reached.
+The cost of a request to a priced model is unknown until its response arrives, and with 64 in progress, comparing the
+bound with payments alone notices too late. So each request first reserves its highest possible cost (openai_server.py),
+and payments plus reservations never exceed the bound. The response gives the real price and frees the rest. A request
+that does not fit now waits while others are in progress, which may free enough; when none is, the bound is reached.
 
-A request whose reply never came (a time-out, a cut connection) may have been paid for: what it held counts as spent. So does
-what a request held whose reply tells no usage. A request that was refused, or failed with an error, costs nothing.
+A request whose response never came (a time-out, a cut connection) may have been billed, so its reservation counts as
+spent; likewise where the response gives no usage. A refused request, or one that failed with an error, costs nothing.
 
-`LazyService` opens an account of its service around `send`; the sender and the server find it by the context, in which all
-that is sent there runs. All but `check`, `spent` and `take` (redirects, in threads of their own) is used from the sending loop only.
+`LazyService` sets the account of its service around `send`; the sender and the server read it from the context, in
+which all sending runs. All but `check`, `spent` and `take` (redirects, in separate threads) is used from the sending
+loop only.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ from factmill.tasks.errors import BudgetReached
 
 
 class TightError(Exception):
-    """A request cannot be afforded while others are under way, whose replies may let go enough of what they hold."""
+    """A request does not fit the budget until others, now in progress, free some of their reservations."""
 
 
 class Budget:
@@ -37,7 +37,7 @@ class Budget:
     def __init__(self, bounds: Bounds = Bounds()) -> None:  # noqa: B008 - frozen
         self.bounds = bounds
         self.requests: Counter[str] = Counter()
-        """Service → requests that went out to it, each try of one."""
+        """Service → requests sent to it, each try counted."""
         self._paid = self._unanswered = 0.0
         self._held: dict[int, float] = {}
         self._answered: set[str] = set()
@@ -47,11 +47,11 @@ class Budget:
         self._room.set()
         self._started = time.monotonic()
         self._reached = ""
-        """Which bound was reached first, in words; empty: none."""
+        """Which bound was reached first, as text; empty: none."""
         self.why = ""
-        """What would have crossed it; empty where it was used up."""
+        """What would have exceeded it; empty where it was used up."""
         self.is_too_low = False
-        """True when the same command would come no further than to it."""
+        """True when repeating the same command would not get past it."""
         self._counting = threading.Lock()
 
     def bind(self, bounds: Bounds) -> None:
@@ -60,7 +60,7 @@ class Budget:
 
     @property
     def spent(self) -> Spent:
-        """What was spent so far."""
+        """Amounts spent so far."""
         hours = (time.monotonic() - self._started) / 3600
         return Spent(self._paid, self._unanswered, self.requests.total(), hours)
 
@@ -72,23 +72,23 @@ class Budget:
             raise self._reach(self._reached)
 
     def check_time(self) -> None:
-        """Raise BudgetReached when time is up, whatever other bound was reached before."""
+        """Raise BudgetReached when time is up, even if another bound was reached before."""
         if self.bounds.hours is not None and self.spent.hours >= self.bounds.hours:
             raise self._reach(f"{count_hours(self.bounds.hours)} (--max-hours)")
 
     @property
     def left_s(self) -> float | None:
-        """Seconds until time is up; None where nothing bounds it."""
+        """Seconds until time is up; None without a bound on time."""
         return None if self.bounds.hours is None else max(0.0, 3600 * (self.bounds.hours - self.spent.hours))
 
     async def sleep(self, seconds: float) -> None:
-        """Wait so long, or until time is up, and raise BudgetReached then."""
+        """Sleep for `seconds`, or until time is up, and then raise BudgetReached."""
         left_s = self.left_s
         await asyncio.sleep(seconds if left_s is None else min(seconds, left_s))
         self.check_time()
 
     def take(self, service: str) -> None:
-        """Count a request that is about to go out; BudgetReached when it would be one too many."""
+        """Count a request that is about to go out; BudgetReached when it exceeds the bound."""
         self.check()
         most = self.bounds.requests
         with self._counting:
@@ -98,16 +98,17 @@ class Budget:
             _of_process.requests += 1
 
     def give_back(self, service: str) -> None:
-        """Take back the count of a request that did not go out after all."""
+        """Undo the count of a request that did not go out."""
         with self._counting:
             self.requests[service] -= 1
             _of_process.requests -= 1
 
     def hold(self, model: str, usd: float, *, is_probed: bool = True) -> int:
-        """Hold the most that a request to a model can cost, and return the number of what is held.
+        """Reserve the highest cost of a request to a model; return the reservation's number.
 
-        TightError when that has to wait for replies, BudgetReached when it is too much. Until a priced model has answered
-        once, one request goes out to it alone, if it `is_probed`: whether its server keeps to limits is learnt from that.
+        TightError when the request has to wait for others, BudgetReached when it costs too much. Until a priced model
+        has answered once, only one request goes out to it, if it `is_probed`: it shows whether the server keeps to
+        limits.
         """
         self.check()
         most = math.inf if self.bounds.cost_usd is None else self.bounds.cost_usd
@@ -125,7 +126,7 @@ class Budget:
         return self._last
 
     def settle(self, number: int, usd: float, *, is_answer: bool = True) -> None:
-        """Let go what a request held, and count what it has cost."""
+        """Free a request's reservation, and count its actual cost."""
         model = self._probes.pop(number, None)
         if model is not None and is_answer:
             self._answered.add(model)
@@ -135,26 +136,26 @@ class Budget:
         self._room.set()
 
     def forgo(self, number: int, *, is_answer: bool = False) -> None:
-        """Count as spent all that a request held: its reply never came, or tells no usage (`is_answer`)."""
+        """Count a request's whole reservation as spent: no response came, or one without usage (`is_answer`)."""
         usd = self._held[number]
         self.settle(number, 0.0, is_answer=is_answer)
         self._unanswered += usd
         _of_process.unanswered_usd += usd
 
     async def wait_for_room(self) -> None:
-        """Wait while nothing can be afforded before another request is answered."""
+        """Wait until another request ends, while the budget is fully reserved."""
         while not self._room.is_set() and self._held:
             await self._room.wait()
 
     async def wait_until_idle(self) -> None:
-        """Wait until nothing that costs money is under way."""
+        """Wait until no request that costs money is in progress."""
         while self._held:
             self._room.clear()
             await self._room.wait()
 
     def _reach(self, what: str, why: str = "", *, is_too_low: bool = False) -> BudgetReached:
-        """Return the error of the bound that was reached first: a new one each time, since an error that is raised again and
-        again drags all those ways along."""
+        """Return a new error for the bound that was reached first; raising one error again and again would grow its
+        traceback."""
         if not self._reached:
             self._reached = what
             self.why, self.is_too_low = why, is_too_low or not self.requests.total()
@@ -166,13 +167,13 @@ class Account:
     """A budget, as one service spends from it."""
 
     service: str
-    """Its identity."""
+    """The service's identity."""
     budget: Budget
 
 
 @contextmanager
 def spending(account: Account) -> Iterator[None]:
-    """Have what is sent in this context spend from an account."""
+    """Charge requests sent within the context to an account."""
     token = _account.set(account)
     try:
         yield
@@ -181,12 +182,12 @@ def spending(account: Account) -> Iterator[None]:
 
 
 def find_account() -> Account:
-    """Return the account of this context; one without bounds where nobody has opened any."""
+    """Return the account of this context; one without bounds by default."""
     return _account.get(_UNBOUND)
 
 
 def spent_by_process() -> Spent:
-    """Return what all runs of this process have spent so far; its hours are those of a clock, to be compared with others."""
+    """Return the spending of all runs of this process; its hours are a clock reading, for differences only."""
     return Spent(_of_process.paid_usd, _of_process.unanswered_usd, _of_process.requests, time.monotonic() / 3600)
 
 

@@ -1,10 +1,10 @@
-"""Connections to a model's server: proxies and certificates of the environment, and what requests carry.
+"""HTTP transport to a model's server: proxies and certificates of the environment, and credentials of requests.
 
-Which proxy and which authorities hold is read as the requests library reads it, so that models are reached as Wikipedia
-is: HTTP_PROXY, HTTPS_PROXY, ALL_PROXY, NO_PROXY (in lower case too), REQUESTS_CA_BUNDLE and CURL_CA_BUNDLE; authorities
-of SSL_CERT_FILE and SSL_CERT_DIR hold as well.
+Proxies and certificate authorities are read as the requests library reads them, so that models are reached like
+Wikipedia: HTTP_PROXY, HTTPS_PROXY, ALL_PROXY, NO_PROXY (in lower case too), REQUESTS_CA_BUNDLE and CURL_CA_BUNDLE;
+SSL_CERT_FILE and SSL_CERT_DIR apply as well.
 
-Secrets are added here, behind the SDK's client: its logs and those of redirects never hold them.
+Secrets are added here, below the SDK's client, so that its logs and those of redirects never contain them.
 """
 
 import itertools
@@ -27,13 +27,13 @@ from factmill.tasks.settings import environment
 
 _POOL_SIZE = 8
 _PROXY_REFUSES = 407
-# it logs the headers of replies as they come, in which servers repeat keys
+# it logs raw response headers, in which servers repeat keys
 logging.getLogger("httpcore2").setLevel(logging.INFO)
 
 
 @dataclass(frozen=True, slots=True)
 class _Route:
-    """The way to one host."""
+    """Connection pools to one host, and its proxy."""
 
     is_own: bool
     """True for the model's own host, which alone gets keys."""
@@ -44,14 +44,14 @@ class _Route:
 
 
 class ModelTransport(httpx2.AsyncBaseTransport):
-    """Sends a model's requests with its credentials, through the proxy of the environment, over pools of a few connections.
+    """Sends a model's requests with its credentials, through the environment's proxy, over pools of a few connections.
 
-    A pool looks at every one of its connections when a request comes and when it goes, which with 64 of them is a
-    fifth of what a request costs.
+    A pool scans all its connections when a request starts and ends; with 64 in one pool this is a fifth of a request's
+    cost.
     """
 
     def __init__(self, model: Model, credentials: Credentials) -> None:
-        """Open nothing yet."""
+        """Store the settings; open no connection."""
         self._name = f"model {model.name} at {model.url}"
         self._url = model.url
         self._limits = model.limits
@@ -60,10 +60,10 @@ class ModelTransport(httpx2.AsyncBaseTransport):
         self._routes: dict[tuple[str, str, int | None], _Route] = {}
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        """Send a request; one that is refused with HTTP 401 goes out once more where there is a new key.
+        """Send a request; after HTTP 401, send it once more if there is a new key.
 
-        SettingsError for a proxy or a certificate that cannot be used, ServiceUnreachable for a proxy that refuses us, Retry for
-        a body that is longer than its limit, or broken.
+        SettingsError for an unusable proxy or certificate, ServiceUnreachable for a proxy that refuses us, Retry for a
+        body that exceeds its limit or is broken.
         """
         return await self._read(await self._request(request))
 
@@ -87,7 +87,7 @@ class ModelTransport(httpx2.AsyncBaseTransport):
                 await pool.aclose()
 
     async def _read(self, response: httpx2.Response) -> httpx2.Response:
-        """Return a response with its whole body, inflated; Retry when that is longer than its limit, or broken."""
+        """Return a response with its whole body, inflated; Retry when it exceeds its limit or is broken."""
         content = await read_body(response, self._name, self._limits)
         headers = response.headers.copy()
         for of_wire in ("content-encoding", "content-length", "transfer-encoding"):
@@ -97,9 +97,10 @@ class ModelTransport(httpx2.AsyncBaseTransport):
         return httpx2.Response(response.status_code, headers=headers, content=content, extensions=response.extensions)
 
     def _scrub(self, response: httpx2.Response, query: Mapping[str, str]) -> httpx2.Response:
-        """Return a response without secrets in its headers and its reason, which libraries log.
+        """Redact secrets in a response's headers and reason, which libraries log.
 
-        `query`: what each request to the host carries anyway; its secrets are taken out of a redirect, which stays usable.
+        `query`: parameters that every request to the host carries; their secrets are removed from a redirect, which
+        stays usable.
         """
         scrub = self._credentials.scrub
         with suppress(KeyError, httpx2.InvalidURL):
@@ -158,7 +159,7 @@ class ModelTransport(httpx2.AsyncBaseTransport):
 
 
 def find_proxy(url: str) -> str:
-    """Return the proxy that the environment names for a URL, with its credentials; empty where it names none."""
+    """Return the environment's proxy for a URL, with its credentials; empty where there is none."""
     import requests
     from requests.utils import select_proxy
 
@@ -169,7 +170,7 @@ def find_proxy(url: str) -> str:
 
 
 def find_authorities(url: str) -> str | None:
-    """Return the file or folder of certificates that REQUESTS_CA_BUNDLE or CURL_CA_BUNDLE names; None where neither does."""
+    """Return the file or folder of certificates in REQUESTS_CA_BUNDLE or CURL_CA_BUNDLE; None where neither is set."""
     import requests
 
     found = requests.Session().merge_environment_settings(url, {}, None, None, None)["verify"]
@@ -183,7 +184,7 @@ def describe_proxy(proxy: str) -> str:
 
 def _open_proxy(address: str, authorities: ssl.SSLContext) -> httpx2.Proxy:
     try:
-        # a proxy that is itself asked by TLS
+        # for a proxy that itself uses TLS
         return httpx2.Proxy(address, ssl_context=authorities if address.startswith("https:") else None)
     except (ValueError, httpx2.InvalidURL):
         raise SettingsError(
@@ -193,7 +194,7 @@ def _open_proxy(address: str, authorities: ssl.SSLContext) -> httpx2.Proxy:
 
 
 def _sign(request: httpx2.Request, access: Access) -> httpx2.Request:
-    """Return a request with its key, headers and query parameters; the given one stays without them."""
+    """Return a copy of a request with key, headers and query parameters added."""
     headers = request.headers.copy()
     for placeholder in ("Authorization", "X-Api-Key"):  # of the SDKs
         headers.pop(placeholder, None)
@@ -205,7 +206,7 @@ def _sign(request: httpx2.Request, access: Access) -> httpx2.Request:
 
 @cache
 def _read_authorities(bundle: str | None, *_given: str | None) -> ssl.SSLContext:
-    """Return the authorities of the environment. Reading them takes longer than many a request."""
+    """Load the environment's certificate authorities; cached, since loading takes longer than many requests."""
     try:
         context = httpx2.create_ssl_context()
         if bundle:

@@ -1,7 +1,7 @@
-"""What a model's requests carry beyond their body: the key, headers and query parameters of the world's file.
+"""Credentials of a model's requests: the key, headers and query parameters of the world's file.
 
-Secrets are read when the first request goes out, and every text that comes back is scrubbed of them: of all that were in
-use, since a server may name a key that has been replaced.
+Secrets are read when the first request goes out. Every response text is redacted of all secrets used so far, since a
+server may repeat a key that has been replaced.
 """
 
 import asyncio
@@ -22,19 +22,19 @@ _COMMAND_TIMEOUT_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """What every request to a model carries."""
+    """Key, headers and query parameters of every request to a model."""
 
     key: str
     headers: Mapping[str, str]
-    """By name, that of the key among them."""
+    """By name, including that of the key."""
     query: Mapping[str, str]
 
 
 class Credentials(Secrets):
-    """The key, the headers and the query parameters of one model; hides those that are secrets."""
+    """Key, headers and query parameters of one model; redacts the secret ones."""
 
     def __init__(self, model: Model, read_key: Callable[[], str]) -> None:
-        """Read nothing yet; `read_key` gives the key of a model without `key_command`."""
+        """Read nothing yet; `read_key` returns the key of a model without `key_command`."""
         super().__init__()
         self._name = f"model {model.name} at {model.url}"
         self._model = model
@@ -43,14 +43,14 @@ class Credentials(Secrets):
         self._fetching: asyncio.Task[Access] | None = None
 
     async def get(self) -> Access:
-        """Return what requests carry, read at the first call.
+        """Return the credentials of requests, read at the first call.
 
         SettingsError when a variable is not set or `key_command` fails, ServiceUnreachable when it gives no usable key.
         """
         return self._access or await self._fetch()
 
     async def renew(self, used: Access) -> Access | None:
-        """Return what to send after a server has refused `used` with HTTP 401; None where there is no other key.
+        """Return new credentials after a server refused `used` with HTTP 401; None where the key is the same.
 
         However many requests are refused at once, `key_command` runs once. Errors as of `get`.
         """
@@ -61,7 +61,8 @@ class Credentials(Secrets):
         return self._access if self._access and self._access.key != used.key else None
 
     async def mark(self) -> str:
-        """Return a digest that is the same for later runs with the same credentials; of a command, those are its words."""
+        """Return a digest that stays the same for later runs with the same credentials; of a command it covers only its
+        words."""
         access, model = await self.get(), self._model
         key = list(model.key_command) or access.key
         secret = [
@@ -73,7 +74,8 @@ class Credentials(Secrets):
         return digest_json([model.url, key, *secret])[:16]
 
     async def _fetch(self) -> Access:
-        """Read everything, once for all requests that wait; one that times out meanwhile leaves it to the others."""
+        """Read the credentials once for all waiting requests; one that times out leaves the read running for the
+        others."""
         if self._fetching is None or self._fetching.done():
             self._fetching = asyncio.create_task(self._read())
             self._fetching.add_done_callback(lambda task: task.cancelled() or task.exception())

@@ -1,4 +1,4 @@
-"""A service that is opened when it is first asked, and spends from its run's budget."""
+"""A service that is opened at its first call and spends from its run's budget."""
 
 import threading
 from collections.abc import Callable, Sequence
@@ -13,12 +13,12 @@ class LazyService:
     def __init__(
         self, identity: str, is_outside: bool, open_service: Callable[[], Service], *, computes: bool = False
     ) -> None:
-        """`computes`: answers are computed for long and cost nothing, so they are broken off between two replies when the run
-        may do no more; what is sent to others is waited for."""
+        """`computes`: answers are computed locally, slowly and free of charge, so they stop between two replies when
+        the budget is reached; requests to other services are waited for."""
         self.identity = identity
         self._computes = computes
         self.budget = Budget()
-        """What it spends from: the run's, once it is one of a run's."""
+        """Budget that it spends from; replaced by the run's."""
         self.is_outside = is_outside
         self._open = open_service
         self._service: Service | None = None
@@ -41,6 +41,6 @@ class LazyService:
         return deliver_and_check
 
     def notes(self) -> list[str]:
-        """Return what was learnt of the service, where it is one that learns (a chat model)."""
+        """Return messages on what was learnt of the service, where it learns (a chat model)."""
         noting = getattr(self._service, "notes", None)
         return noting() if noting else []

@@ -1,36 +1,35 @@
-"""How many requests a service is sent at once, and how many calls go out in one request, both learnt from its answers.
+"""Adaptive limits on requests in parallel and on calls per request, both learnt from a service's responses.
 
-The rule is that of data-centre TCP (RFC 8257): react to the *share* of answers that are trouble, not to each one. A
-round of requests in which all are refused halves what is permitted; a round in which one in ten is refused by chance
-costs a twentieth, which the other nine win back. So a service that is over its budget is left in peace within a few
-round trips, while one that drops some requests at random keeps its throughput; halving on every single refusal would
-bring 64 parallel requests down to about four. Kept as arithmetic per answer, this needs no clock and no window:
-each trouble takes half a place away, each success gives `step / allowed` places back.
+The rule is that of data-centre TCP (RFC 8257): react to the *share* of troubled responses, not to each one. A round of
+requests in which all are refused halves the limit; a round in which one in ten is refused by chance costs a twentieth,
+which the other nine win back. So an overloaded service is relieved within a few round trips, while one that drops some
+requests at random keeps its throughput; halving on every single refusal would reduce 64 parallel requests to about
+four. As arithmetic per response, this needs no clock and no window: each trouble takes half a place away, each success
+gives `step / allowed` places back.
 
-Retry-After always holds back the request that was answered with it. It holds back the whole service as well when it is
-longer than a second, since a service that names such a time speaks of the client's budget, or when half of the last
-answers were trouble. A short one amid successes concerns its own request only. A refusal for sending too much that comes
-without Retry-After pauses the service likewise, for a time that doubles with each refusal until one request succeeds:
-where half of the last answers were trouble, and always where the service's rate is known, since it refuses nobody by
-chance.
+Retry-After always delays the request that it answered. It delays the whole service as well when it is longer than a
+second, since such a time concerns the client's budget, or when half of the last responses were trouble. A short one
+amid successes concerns its own request only. A rate refusal without Retry-After pauses the service likewise, for a time
+that doubles with each refusal until one request succeeds: where half of the last responses were trouble, and always
+where the service's rate is known, since it refuses nobody by chance.
 
-Requests start one after the other with a small gap between them, not all at once: a burst of 64 comes back as a burst,
-and while its replies are worked off no new request leaves. With the gap, replies and new requests interleave (measured
-with 64 in parallel and 200 ms a reply: 93 % of the ideal throughput instead of 89 %). The gap spreads a round over half
-of a reply's time, so that it never stands in the way of a quick service.
+Requests start one after the other with a small gap, not all at once: a burst of 64 returns as a burst, and while its
+responses are processed no new request leaves. With the gap, responses and new requests interleave (measured with 64 in
+parallel and 200 ms a response: 93 % of the ideal throughput instead of 89 %). The gap spreads a round over half of a
+response's time, so that it never delays a quick service.
 
 Services that count a client's requests together share a limiter (`share_limiter`): each has its own within it. A rate
-is kept by the same clock as the gap: a start, or the time that the service worked, moves the moment of the next start, so
-that no minute sees more than the rate.
+uses the same clock as the gap: a start, or the time that the service worked, moves the next start, so that no minute
+exceeds the rate.
 
-What an endpoint does in its time differs a thousandfold between queries and between items, so no size is right for
-all. A request that was too big, because it timed out or was refused for its size, is halved, and what still waits goes
-out in groups of that half at once. The size grows back by a quarter after some groups of full size in a row got through,
-and goes back where it was when that was too much; each time it had to shrink, growing takes twice as many: a request
-that fails has cost the endpoint's whole time-out, so it is tried rarely.
+An endpoint's speed differs a thousandfold between queries and between items, so no fixed size fits all. A request that
+was too big, because it timed out or was refused for its size, is halved, and waiting items go out in groups of that
+half at once. The size grows by a quarter after some full-size groups in a row succeeded, and returns to the previous
+one when that was too much. Each time it shrinks, growing takes twice as many successes: a failed request has cost the
+endpoint's whole time-out, so growth is tried rarely.
 
-One call that is too much by itself must not make all others go out one by one. Hence of the two halves of a group, one
-alone that is too big as well is only halved further, being where that call is; both say that the size is at fault.
+One oversized call must not make all others go out one by one. Hence, if only one half of a group is too big as well, it
+contains that call and is only halved further; if both are, the size is at fault.
 """
 
 import asyncio
@@ -42,7 +41,7 @@ from typing import Generic, TypeVar
 SHORT_PAUSE_S = 1.0
 LONGEST_PAUSE_S = 600.0
 LONGEST_BACKOFF_S = 60.0
-"""Of pauses for which no service has named a time."""
+"""Longest pause where the service gave no time."""
 _MEMORY = 16
 _LONGEST_GAP_S = 0.0015
 _TOLERANCE_S = 0.002
@@ -63,14 +62,14 @@ class Limiter:
         work_s_per_minute: float | None = None,
         within: "Limiter | None" = None,
     ) -> None:
-        """`per_minute`: requests that may start in a minute, evenly spread; `work_s_per_minute`: seconds that the service may
-        spend on requests in a minute on average, twice as many in any one. None: any number.
+        """`per_minute`: requests that may start in a minute, evenly spread; `work_s_per_minute`: seconds that the
+        service may work on requests per minute on average, twice as many in any one. None: no limit.
 
         `within`: a limiter that has to admit these requests too.
         """
         self.most = most
         self.allowed = float(most)
-        """Places there are now, between 1 and `most`; the whole part counts."""
+        """Current number of places, between 1 and `most`; the whole part counts."""
         self.under_way = 0
         self._within = within
         self._start_cost_s = self._work_cost = 0.0
@@ -80,18 +79,18 @@ class Limiter:
         self._gap_s = _LONGEST_GAP_S
         self._share = 0.0
         self._refused = 0
-        """Pauses since the last success for which no service has named a time."""
+        """Pauses since the last success where the service gave no time."""
         self._changed = asyncio.Event()
         self._turn = asyncio.Lock()
         """First come, first served, among all services that share this limiter."""
 
     def tighten(self, most: int, per_minute: float | None, work_s_per_minute: float | None) -> None:
-        """Hold to these bounds as well."""
+        """Apply these bounds as well."""
         self.most = min(self.most, most)
         self.allowed = min(self.allowed, float(self.most))
         self._start_cost_s = max(self._start_cost_s, 60 / per_minute if per_minute else 0.0)
         self._work_cost = max(self._work_cost, 60 / work_s_per_minute if work_s_per_minute else 0.0)
-        # what a service has not worked for a minute, it may work later
+        # work that a service did not use within the last minute, it may use later
         self._lead_s = 60.0 if self._work_cost else 0.0
 
     async def enter(self) -> None:
@@ -101,7 +100,7 @@ class Limiter:
         if self._within is not None:
             try:
                 await self._within.enter()
-            except BaseException:  # such as a time-out or Ctrl-C: the place is not used
+            except BaseException:  # such as a time-out or Ctrl-C: free the unused place
                 self.under_way -= 1
                 self._changed.set()
                 raise
@@ -124,7 +123,7 @@ class Limiter:
                 return
 
     def leave(self, worked_s: float = 0.0) -> None:
-        """Give the place back; `worked_s`: seconds from the request's start to its end."""
+        """Release the place; `worked_s`: seconds from the request's start to its end."""
         if self._work_cost:
             now = asyncio.get_running_loop().time()
             self._next_start = max(now, self._next_start) + worked_s * self._work_cost
@@ -134,7 +133,7 @@ class Limiter:
             self._within.leave(worked_s)
 
     def note_success(self, latency_s: float) -> None:
-        """Count an answer that shows the service at ease, and how long it took."""
+        """Count a response without signs of overload, and its latency."""
         self._remember(0.0)
         self._refused = 0
         self._gap_s += (min(_LONGEST_GAP_S, latency_s / self.most / 2) - self._gap_s) / _MEMORY
@@ -143,10 +142,10 @@ class Limiter:
             self._within.note_success(latency_s)
 
     def note_trouble(self, retry_after_s: float | None, backoff_s: float | None = None) -> float:
-        """Count an answer that asks for less: 429, 503, a time-out, maxlag, or anything with Retry-After.
+        """Count a response that asks for fewer requests: 429, 503, a time-out, maxlag, or anything with Retry-After.
 
-        `backoff_s`: the first pause after a refusal for sending too much; None: it is no such refusal. Returns the seconds of the
-        pause that begins now although the service has named no time; 0: none begins.
+        `backoff_s`: the first pause after a rate refusal; None: it is none. Returns the seconds of the pause that
+        begins now although the service gave no time; 0: none begins.
         """
         self._remember(1.0)
         self.allowed = max(1.0, self.allowed - 0.5)
@@ -156,7 +155,7 @@ class Limiter:
         if retry_after_s is not None:
             if retry_after_s > SHORT_PAUSE_S or is_often:
                 self._paused_until = max(self._paused_until, now + retry_after_s)
-        # a refusal of what was under way when a pause began says nothing new
+        # a refusal of a request sent before the pause began tells nothing new
         elif backoff_s and now >= self._paused_until and (is_often or self._start_cost_s or self._work_cost):
             pause_s = min(LONGEST_BACKOFF_S, backoff_s * 2 ** min(self._refused, 16))
             self._paused_until = now + pause_s
@@ -176,7 +175,7 @@ _sharing = threading.Lock()
 def share_limiter(
     name: str, most: int, per_minute: float | None = None, work_s_per_minute: float | None = None
 ) -> Limiter:
-    """Return the one limiter of this process that has this name; the tightest of all bounds hold."""
+    """Return this process's only limiter with this name; the tightest of all bounds apply."""
     with _sharing:
         limiter = _shared.setdefault(name, Limiter(most))
         limiter.tighten(most, per_minute, work_s_per_minute)
@@ -184,7 +183,7 @@ def share_limiter(
 
 
 async def wait_for_event(event: asyncio.Event, timeout_s: float | None) -> None:
-    """Wait until the event is set, at most `timeout_s` seconds (None: without end)."""
+    """Wait until the event is set, at most `timeout_s` seconds (None: no limit)."""
     try:
         async with asyncio.timeout(timeout_s):
             await event.wait()
@@ -199,19 +198,19 @@ _LONGEST_PATIENCE = 256
 
 
 class GroupSize:
-    """The size of one kind of request; changed from the sending loop only."""
+    """Adaptive number of calls in one kind of request; changed from the sending loop only."""
 
     def __init__(self, most: int) -> None:
         self.most = most
         self.now = most
         """Calls in one request, between 1 and `most`."""
         self._before = 0
-        """The size it last grew from; 0 when it has shrunk since."""
+        """Size that it last grew from; 0 when it has shrunk since."""
         self._calm = 0
         self._patience = _FIRST_PATIENCE
 
     def note_success(self, calls: int) -> None:
-        """Count a request with so many calls that was answered."""
+        """Count an answered request with `calls` calls."""
         if calls < self.now or self.now == self.most:
             return
         self._calm += 1
@@ -220,7 +219,7 @@ class GroupSize:
             self.now = min(self.most, self.now + max(1, self.now // 4))
 
     def note_too_big(self, calls: int) -> None:
-        """Count a request with so many calls that was too big; several of the old size under way count once."""
+        """Count a request with `calls` calls that was too big; several of the old size in progress count once."""
         half = max(1, calls // 2, self.now // 2)
         smaller = self._before if half <= self._before < calls else half
         if smaller < self.now:
@@ -233,22 +232,22 @@ class Split:
     """A group that was too big and went out again in two halves."""
 
     too_big: int = 0
-    """How many of the halves were too big in their turn."""
+    """How many of the halves were too big themselves."""
 
 
 @dataclass(slots=True)
 class Piece(Generic[Item]):
-    """What goes out in one request, and how often it was tried."""
+    """Items that go out in one request, and how often it was tried."""
 
     items: Sequence[Item]
     size: GroupSize | None = None
-    """Where to note how it went; None for groups whose size is given."""
+    """Size to adapt to the outcome; None for groups of a given size."""
     split: Split | None = None
     """The split that it came from."""
     tries: int = 0
 
     def note_too_big(self) -> None:
-        """Blame the size for what was too big, or wait until it is clear that no single item is to blame."""
+        """Reduce the size, unless a single item may be to blame; then wait for the other half."""
         if self.split is not None:
             self.split.too_big += 1
         if self.size is None:
@@ -258,7 +257,7 @@ class Piece(Generic[Item]):
             self.size.note_too_big(len(self.items))
 
     def trim(self) -> "Piece[Item] | None":
-        """Cut this piece to the size that works now, and return what is left of it; None when it is not bigger."""
+        """Cut this piece to the current size, and return the rest; None when it is not bigger."""
         if self.size is None or len(self.items) <= self.size.now:
             return None
         rest = Piece(self.items[self.size.now :], self.size, None, self.tries)
@@ -266,7 +265,7 @@ class Piece(Generic[Item]):
         return rest
 
     def halve(self) -> "tuple[Piece[Item], Piece[Item]]":
-        """Return both halves, as often tried as the whole was before: a split is not an attempt."""
+        """Return both halves, with the tries of the whole: a split is not an attempt."""
         half, split = len(self.items) // 2, Split()
         return (
             Piece(self.items[:half], self.size, split, self.tries),

@@ -1,13 +1,14 @@
-"""Removes secrets from what servers send: replies, errors, headers, files of batch jobs.
+"""Redacts secrets in everything that servers send: bodies, errors, headers, files of batch jobs.
 
-A server may repeat a key whole or in part, and encode it. A text is searched as it is and with its escapes decoded up to three
-times (JSON, URL, HTML), for the secret itself and for what base64 makes of it wherever it begins in the encoded bytes. Strings
-of a JSON text are searched after they are parsed, so that no escape is cut in two; a number that shows a secret becomes text.
+A server may repeat a key whole or in part, and encode it. A text is searched as it is and with its escapes decoded up
+to three times (JSON, URL, HTML), for the secret itself and for its base64 form at any offset in the encoded bytes.
+Strings of a JSON text are searched after parsing, so that no escape is split; a number that shows a secret becomes
+text.
 
-| what is hidden | from how many characters on |
+| what is hidden | minimum length in characters |
 |---|---|
 | a secret with a letter and a digit, or with a character other than letters, digits and `-_. ` | 5 |
-| any other, such as `ollama`, `not-needed` or `12345678`, which ordinary text may hold | 12 |
+| any other, such as `ollama`, `not-needed` or `12345678`, which ordinary text may contain | 12 |
 | its beginning or its end | 8, or more until it has such a mix of characters; `sk-proj-` alone is no secret |
 | its beginning and its end with asterisks or dots between, as in `sk-ab***xy` | 3 and 2 |
 """
@@ -28,30 +29,30 @@ _SHORTEST, _SHORTEST_WORD, _SHORTEST_PIECE = 5, 12, 8
 _SHORTEST_ENCODED = 12
 """Characters of base64, which hold nine of a secret."""
 _LONGEST_SHOWN = 24
-"""Characters that a masked key shows at either end, at most."""
+"""Most characters that a masked key shows at either end."""
 _DECODINGS = 3
 _MASK = r"(?:[*•…]+|\.{2,})"
 _PLAIN = re.compile(r"[A-Za-z_. -]*|[0-9_. -]*")
-"""What ordinary text may hold: words alone, or numbers alone."""
+"""Characters of ordinary text: words alone, or numbers alone."""
 _ESCAPE = re.compile(
     r"""\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|\\u[0-9a-fA-F]{4}|\\x[0-9a-fA-F]{2}|\\["'/\\]"""
     r"|%[0-7][0-9a-fA-F]|%[c-dC-D][0-9a-fA-F]%[89abAB][0-9a-fA-F]|%[eE][0-9a-fA-F](?:%[89abAB][0-9a-fA-F]){2}"
     r"|%[fF][0-9a-fA-F](?:%[89abAB][0-9a-fA-F]){3}|&(?:#[0-9]{1,7}|#[xX][0-9a-fA-F]{1,6}|quot|apos|amp|lt|gt);"
 )
 _STRING_OR_NUMBER = re.compile(r'"(?:[^"\\]++|\\.)*+"|-?[0-9][0-9.eE+-]*', re.DOTALL)
-"""Of a JSON text."""
+"""String or number in a JSON text."""
 
 
 class Secrets:
-    """The secrets of one service that were in use, and the texts without them."""
+    """Secrets of one service used so far; redacts them in texts."""
 
     def __init__(self) -> None:
         self._pieces: dict[str, tuple[str, str]] = {}
-        """A form of a secret → its shortest beginning and its shortest end that are hidden."""
+        """Form of a secret → its shortest hidden beginning and its shortest hidden end."""
         self._masked: dict[str, re.Pattern[str]] = {}
 
     def hide(self, secret: str) -> None:
-        """Remove a secret from all texts from now on; of one in several words, such as `Bearer KEY`, each word too."""
+        """Hide a secret in all texts from now on; of several words, such as `Bearer KEY`, each word too."""
         words = secret.split()
         for each in dict.fromkeys([" ".join(words), *words]):
             if len(each) < (_SHORTEST_WORD if _PLAIN.fullmatch(each) else _SHORTEST):
@@ -69,7 +70,7 @@ class Secrets:
                 self._masked[each] = re.compile(f"(?:{starts}){_MASK}(?:{ends})")
 
     def scrub(self, text: str) -> str:
-        """Return a text with `***` in place of secrets; a JSON text stays one."""
+        """Return a text with `***` in place of secrets; a JSON text stays valid."""
         if not self._find(text):
             return text
         try:
@@ -79,7 +80,7 @@ class Secrets:
         return _STRING_OR_NUMBER.sub(self._scrub_found, text)
 
     def scrub_values(self, value: Json) -> Json:
-        """Return a JSON-able value with each of its texts scrubbed, names too."""
+        """Return a JSON-able value with all its texts redacted, keys too."""
         if isinstance(value, str):
             return self._replace(value)  # type: ignore[return-value]
         if isinstance(value, list):
@@ -105,7 +106,7 @@ class Secrets:
         return "".join([*parts, text[max(0, end) :]])
 
     def _find(self, text: str) -> list[tuple[int, ...]]:
-        """Return where secrets stand in a text, sorted; they may overlap."""
+        """Return the spans of secrets in a text, sorted; they may overlap."""
         found: set[tuple[int, ...]] = set()
         steps: list[tuple[list[int], list[int]]] = []
         for _ in range(_DECODINGS + 1):
@@ -139,18 +140,19 @@ class Secrets:
 
 
 def _count_common(one: str, other: str) -> int:
-    """Return how many characters two texts begin with in common."""
+    """Return the length of the common beginning of two texts."""
     return next((at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
 
 
 def _shorten(form: str, shortest: int) -> str:
-    """Return the shortest beginning of a secret's form that ordinary text does not hold; all of it where there is none."""
+    """Return the shortest beginning of a secret's form that ordinary text does not contain; the whole form where there
+    is none."""
     sizes = range(shortest, len(form))
     return next((form[:size] for size in sizes if not _PLAIN.fullmatch(form[:size])), form)
 
 
 def _iterate_base64(secret: bytes) -> Iterator[str]:
-    """Yield the characters that base64 makes of a secret alone, behind 0, 1 or 2 other bytes, in both alphabets."""
+    """Yield the base64 characters that depend on a secret alone, after 0, 1 or 2 other bytes, in both alphabets."""
     for before in range(3):
         encoded = base64.b64encode(bytes(before) + secret).decode()
         inner = encoded[-(-8 * before // 6) : 8 * (before + len(secret)) // 6]
@@ -159,8 +161,11 @@ def _iterate_base64(secret: bytes) -> Iterator[str]:
 
 
 def _decode(text: str) -> tuple[str, list[int], list[int]]:
-    """Return a text with its escapes decoded once, where they end in it, and how many characters more the text had up to each;
-    the first is 0. An escape is one character."""
+    """Decode a text's escapes once; return it with the ends of the decoded escapes, and the characters saved up to
+    each.
+
+    The first of the saved counts is 0. An escape becomes one character.
+    """
     parts, ends, shifts = [], list[int](), [0]
     at = length = 0
     for found in _ESCAPE.finditer(text) if any(mark in text for mark in "\\%&") else ():

@@ -1,13 +1,13 @@
-"""The one engine that all clients send through: retries, time-outs, splitting, and an adaptive limiter.
+"""The engine that all clients send through: retries, time-outs, splitting, and an adaptive limiter.
 
-All sending happens in one asyncio loop in one background thread of the process, so that batches that run in several
-threads share each service's limiter. Replies are handed over in the thread that called `send`, one at a time: what is
-done with them (appending to a journal) cannot hold up the loop, and what goes wrong there reaches the caller.
+All sending happens in one asyncio loop in one background thread of the process, so that batches in several threads
+share each service's limiter. Replies are delivered in the thread that called `send`, one at a time: processing them
+(appending to a journal) cannot block the loop, and errors there reach the caller.
 
 A request covers a group of calls (one VALUES block, fifty titles). It returns a reply for each, `failed` ones where
-trying again is useless, and raises Retry for what may pass. A group that is too big is halved, and how many calls a
-group has may be learnt from that (limiter.py). Work in hand is two lists and one heap: a task exists only for a
-request that is under way, so 100,000 calls cost no 100,000 tasks, and a call that waits for its next try holds no place.
+retrying is useless, and raises Retry for transient failures. A group that is too big is halved, and the size of groups
+may adapt to that (limiter.py). Pending work is two lists and one heap: a task exists only for a request in progress, so
+100,000 calls do not cost 100,000 tasks, and a call that waits for its next try occupies no place.
 """
 
 import asyncio
@@ -57,22 +57,22 @@ Request = Callable[[Sequence[Item]], Awaitable[list[Reply]]]
 Result = TypeVar("Result")
 
 _MOST_LOST = {False: 10, True: 100}
-"""Requests in a row without a useful answer that stop a run: for trouble of the service, and of single requests, which may be
-all that is left at the end of a run."""
+"""Requests in a row without a useful answer that stop a run: for failures of the service, and of single requests, which
+may be all that is left at the end of a run."""
 _REFUSALS = frozenset({"http_429", "maxlag", "ratelimited"})
-"""Codes of answers to a client that sends too much."""
+"""Codes of responses to a client that sends too much."""
 _OVERLOAD = _REFUSALS | {"http_503", "http_504", "timeout", "timeouterror", "provider_busy"}
 _PASSING_TLS = (ssl.SSLEOFError, ssl.SSLSyscallError, ssl.SSLZeroReturnError)
-"""Connections that end during the handshake, as they do at a server that starts or stops."""
+"""Connections that end during the handshake, as at a server that starts or stops."""
 _log = logging.getLogger(__name__)
 
 
 class Retry(Exception):
     """A request failed in a way that may pass.
 
-    `reason` is a short code, a colon and the particulars (`http_503: …`); `retry_after_s` is what the service asked
-    for; `split` says that half of the group may succeed where the whole did not; `is_about_request` that the service is
-    there and fails this request alone.
+    `reason`: a short code, a colon and the details (`http_503: …`); `retry_after_s`: the pause that the service asked
+    for; `split`: half of the group may succeed where the whole did not; `is_about_request`: the service works and fails
+    this request alone.
     """
 
     def __init__(
@@ -86,17 +86,17 @@ class Retry(Exception):
 
     @property
     def is_overload(self) -> bool:
-        """True when the service asks for less."""
+        """True when the service asks for fewer requests."""
         return self.code in _OVERLOAD or "too-busy" in self.code or self.retry_after_s is not None
 
     @property
     def is_over_limit(self) -> bool:
-        """True when the reply is longer than its limit, as it would be on another try."""
+        """True when the response exceeds its limit, as it would on another try."""
         return self.code == "reply_too_big"
 
 
 class _Job(Generic[Item]):
-    """What one `send` still has to do."""
+    """Work that one `send` still has to do."""
 
     def __init__(
         self, groups: Sequence[Sequence[Item]], request: Request[Item], sizes: Sequence[GroupSize] | None
@@ -105,7 +105,7 @@ class _Job(Generic[Item]):
         self.open = sum(map(len, groups))
         """Items that have no reply yet."""
         self.stopped: BudgetReached | AccountBlocked | None = None
-        """Why nothing more goes out; what is under way is waited for."""
+        """Why nothing more goes out; requests in progress are waited for."""
         self.changed = asyncio.Event()
         self.arrived: SimpleQueue[list[tuple[Item, Reply]] | None] = SimpleQueue()
         given: Sequence[GroupSize | None] = [None] * len(groups) if sizes is None else sizes
@@ -115,7 +115,7 @@ class _Job(Generic[Item]):
         self._order = itertools.count()
 
     def take(self, now: float) -> tuple[Piece[Item] | None, float | None]:
-        """Return a piece that is due, or None and the seconds until the next one is (None: nobody knows)."""
+        """Return a piece that is due, or None and the seconds until the next one is (None: unknown)."""
         if self._put_off and self._put_off[0][0] <= now:
             return heapq.heappop(self._put_off)[2], None
         if self._ready:
@@ -134,12 +134,12 @@ class _Job(Generic[Item]):
         self.changed.set()
 
     def put_back(self, piece: Piece[Item]) -> None:
-        """Put a piece in front that has not gone out."""
+        """Put an unsent piece back in front."""
         self._ready.appendleft(piece)
         self.changed.set()
 
     def trim(self, piece: Piece[Item]) -> None:
-        """Cut a piece to the size that works by now: it may have waited long for its place."""
+        """Cut a piece to the current size, since it may have waited long for its place."""
         if rest := piece.trim():
             self._ready.appendleft(rest)
 
@@ -155,7 +155,7 @@ class _Job(Generic[Item]):
         self.changed.set()
 
     def _cut(self) -> Piece[Item] | None:
-        """Return the next items of which none has been tried; None when there are no more."""
+        """Return the next items that were not tried yet; None when there are no more."""
         while self._uncut:
             waiting, size = self._uncut[0]
             if waiting:
@@ -168,10 +168,10 @@ class _Job(Generic[Item]):
 class Sender:
     """Sends one service's requests, from any number of threads, under one limiter.
 
-    `timeouts_s`: the time-out of the first, second, … try of a request, the last one for all further tries; by default
-    always `limits.timeout_s`. `counts`: False where `request` itself counts what it sends (openai_server.py).
-    `find_subject`: returns what an item asks about, where several requests ask about the same (the samples of a prompt).
-    `shared`: a limiter that admits other services' requests too. `token`: is removed from replies and messages.
+    `timeouts_s`: the time-outs of the first, second, … try of a request, the last one for all further tries; by default
+    always `limits.timeout_s`. `counts`: False where `request` itself counts its requests (openai_server.py).
+    `find_subject`: returns the subject of an item, where several requests share one (the samples of a prompt).
+    `shared`: a limiter that admits other services' requests too. `token`: redacted in replies and messages.
     """
 
     def __init__(
@@ -197,7 +197,7 @@ class Sender:
         self._was_answered = False
         self._find_subject = find_subject
         self._lost: dict[bool, set[Hashable]] = {False: set(), True: set()}
-        """What got no useful answer since the last one that did: for trouble of the service, and of single requests."""
+        """Subjects without a useful answer since the last success: for failures of the service, and of single requests."""
 
     def send(
         self,
@@ -206,12 +206,12 @@ class Sender:
         deliver: Callable[[Item, Reply], object],
         sizes: Sequence[GroupSize] | None = None,
     ) -> None:
-        """Send every group, calling `deliver` in this thread for each item the moment its reply is there.
+        """Send every group, calling `deliver` in this thread for each item as soon as its reply is there.
 
-        A group goes out in one request, or, with `sizes`, one for each group, in requests of that many items.
-        Raises ServiceUnreachable when the service never answers, whatever `request` and `deliver` raise beside Retry,
-        and lets Ctrl-C through at once; what is under way is then cancelled. BudgetReached and AccountBlocked come when all
-        that was under way has been delivered: it is paid for.
+        A group goes out in one request, or, with `sizes`, one for each group, in requests of that many items. Raises
+        ServiceUnreachable when the service never answers, and whatever `request` and `deliver` raise apart from Retry.
+        Ctrl-C passes through at once and cancels requests in progress. BudgetReached and AccountBlocked come after all
+        requests in progress have been delivered, since they are paid for.
         """
         job = _Job(groups, request, sizes)
         hand_over(self._name, self._run(job), job.arrived, deliver)
@@ -248,7 +248,7 @@ class Sender:
             raise job.stopped
 
     def _end_in_time(self, job: _Job[Any], account: Account) -> None:
-        """Stop a job when time is up, whatever pause a service has asked for."""
+        """Stop a job when time is up, even if the service asked for a longer pause."""
         try:
             account.budget.check_time()
         except BudgetReached as reached:
@@ -258,7 +258,7 @@ class Sender:
         try:
             await self._try_once(job, piece, account)
         except Exception as error:
-            if find_shortage(error):  # which may have kept asyncio from waking up what waits for this
+            if find_shortage(error):  # which may have kept asyncio from waking up the tasks that wait for this
                 asyncio.get_running_loop().call_exception_handler({"message": str(error), "exception": error})
             raise
 
@@ -295,7 +295,7 @@ class Sender:
             self._limiter.leave(loop.time() - started)
 
     async def _request(self, job: _Job[Any], piece: Piece[Any]) -> list[Reply]:
-        """Send one request, and remove the token from its replies and from what is raised."""
+        """Send one request, and redact the token in its replies and errors."""
         if self._secrets is None:
             return await job.request(piece.items)
         try:
@@ -326,7 +326,7 @@ class Sender:
             job.put_off(piece, asyncio.get_running_loop().time() + self._pause_s(piece.tries, trouble))
 
     def _give_up(self, job: _Job[Any], piece: Piece[Any], trouble: Retry) -> None:
-        """Deliver a failure; stop the whole run when there is reason to think that no request would be answered."""
+        """Deliver a failure; stop the whole run when probably no request would be answered."""
         job.finish(piece, [Reply(None, "failed", error=str(trouble), transient=True)] * len(piece.items))
         lost = self._lost[trouble.is_about_request]
         lost.add(self._find_subject(piece.items[0]) if self._find_subject else object())
@@ -342,7 +342,7 @@ class Sender:
             )
 
     def _pause_s(self, tries: int, trouble: Retry) -> float:
-        """Return the seconds until the next try: Retry-After and up to a tenth more, or doubled backoff with jitter."""
+        """Return the seconds until the next try: Retry-After plus up to a tenth, or doubled backoff with jitter."""
         if trouble.retry_after_s:
             return trouble.retry_after_s * self._random.uniform(1.0, 1.1)
         backoff_s: float = self._limits.backoff_s * 2**tries * self._random.uniform(0.5, 1.5)
@@ -350,9 +350,10 @@ class Sender:
 
 
 def _find_tls_advice(trouble: Retry, was_answered: bool) -> str:
-    """Return what to do about a connection that no further try makes secure; empty for any other trouble.
+    """Return advice for a connection that no further try makes secure; empty for any other failure.
 
-    OpenSSL names its errors differently from version to version; before the first answer, any of them is of the handshake.
+    OpenSSL names its errors differently from version to version; before the first answer, any of them is of the
+    handshake.
     """
     for each in iterate_causes(trouble):
         if isinstance(each, ssl.SSLCertVerificationError):
@@ -371,14 +372,15 @@ def hand_over(
     arrived: SimpleQueue[list[tuple[Item, Reply]] | None],
     deliver: Callable[[Item, Reply], object],
 ) -> None:
-    """Do work in the sending loop, calling `deliver` in this thread for all that it puts into the queue, until it is done.
+    """Run a coroutine in the sending loop, calling `deliver` in this thread for everything that it queues, until it
+    ends.
 
-    Raises what the work or `deliver` raises, and lets Ctrl-C through at once; the work is then cancelled. ServiceError
-    when it was interrupted.
+    Raises the errors of the coroutine and of `deliver`. Ctrl-C passes through at once; the coroutine is then cancelled.
+    ServiceError when it was interrupted.
     """
     with (
         _starting
-    ):  # requests may go out before this thread goes on; interrupt_sending, and a loop that ends, have to find them
+    ):  # requests may go out before this thread continues; interrupt_sending, and a loop that ends, have to find them
         future = asyncio.run_coroutine_threadsafe(work, _background_loop())
         _under_way.add(future)
     future.add_done_callback(lambda _: arrived.put(None))
@@ -395,7 +397,7 @@ def hand_over(
 
 
 class _Sockets:
-    """The sockets that a function in a thread waits for, shut down when nobody waits for the function any more."""
+    """Sockets that a function in a thread uses, shut down once nobody waits for the function."""
 
     def __init__(self) -> None:
         self._held: list[socket.socket] = []
@@ -403,22 +405,22 @@ class _Sockets:
         self._is_over = False
 
     def hold(self, connected: socket.socket) -> None:
-        """Shut a socket down when nobody waits for the function any more; TimeoutError when that is so already."""
+        """Register a socket to be shut down once nobody waits for the function; TimeoutError when that is already so."""
         with self._lock:
             if self._is_over:
                 raise TimeoutError("the time of this request is over")
-            # a duplicate, since TLS takes the number of the object away, and pools close it
+            # a duplicate, since TLS detaches the descriptor from the object, and pools close it
             self._held.append(socket.fromfd(connected.fileno(), socket.AF_INET, socket.SOCK_STREAM))
 
     def release(self) -> None:
-        """Hold none of them any more: other functions may use their connections."""
+        """Unregister all sockets, since other functions may use their connections."""
         with self._lock:
             for held in self._held:
                 held.close()
             self._held.clear()
 
     def end(self) -> None:
-        """Shut them down, which wakes what waits for them, and hold no further one."""
+        """Shut all sockets down, which wakes threads that wait for them, and accept no more."""
         with self._lock:
             self._is_over = True
             for held in self._held:
@@ -430,26 +432,26 @@ _sockets: ContextVar[_Sockets | None] = ContextVar("sockets", default=None)
 
 
 def hold_socket(connected: socket.socket) -> None:
-    """Shut a socket down when nobody waits any more for the function that `run_in_thread` runs in this thread.
+    """Register a socket to be shut down once nobody waits for the function that `run_in_thread` runs in this thread.
 
-    TimeoutError when that is so already.
+    TimeoutError when that is already so.
     """
     if sockets := _sockets.get():
         sockets.hold(connected)
 
 
 def release_sockets() -> None:
-    """Hold none of this thread's sockets any more: their replies are read, and other threads may use their connections."""
+    """Unregister this thread's sockets: their responses are read, and other threads may use their connections."""
     if sockets := _sockets.get():
         sockets.release()
 
 
 async def run_in_thread(function: Callable[..., Result], *args: Any) -> Result:
-    """Return what a blocking function returns, run in a thread of its own.
+    """Run a blocking function in a thread of its own, and return its result.
 
-    After a time-out or Ctrl-C the connections of the function are shut down (`hold_socket`), so that its thread reads no more
-    and ends. The thread is a daemon: the interpreter does not wait at its end for one that looks up an address or connects,
-    as it would for the threads of a pool.
+    After a time-out or Ctrl-C the function's connections are shut down (`hold_socket`), so that its thread stops
+    reading and ends. The thread is a daemon: at exit the interpreter does not wait for one that resolves an address or
+    connects, as it would for the threads of a pool.
     """
     loop = asyncio.get_running_loop()
     future: asyncio.Future[Result] = loop.create_future()
@@ -461,18 +463,18 @@ async def run_in_thread(function: Callable[..., Result], *args: Any) -> Result:
         return await future
     finally:
         sockets.end()
-        del future, work  # an error holds this frame, and the frame would hold what was read
+        del future, work  # an error keeps this frame alive, and the frame would keep the body
 
 
 def _run(function: Callable[[], Result], loop: asyncio.AbstractEventLoop, future: asyncio.Future[Result]) -> None:
-    """Run a function and hand over what it returns or raises."""
+    """Run a function and pass its result or error to a future."""
     try:
         result = function()
     except BaseException as error:  # noqa: BLE001 (raised where the future is awaited)
         settle = partial(_settle, future, future.set_exception, error)
     else:
         settle = partial(_settle, future, future.set_result, result)
-    with suppress(RuntimeError):  # the loop is closed, so nobody waits
+    with suppress(RuntimeError):  # the loop is closed, so nothing waits
         loop.call_soon_threadsafe(settle)
 
 
@@ -492,7 +494,7 @@ def interrupt_sending() -> None:
 _under_way: set[Future[None]] = set()
 _loops: list[asyncio.AbstractEventLoop] = []
 _starting = threading.RLock()
-"""Taken again by a signal that comes while its thread holds it."""
+"""Reentrant, since a signal handler may take it while its thread holds it."""
 
 
 def _background_loop() -> asyncio.AbstractEventLoop:
@@ -506,8 +508,10 @@ def _background_loop() -> asyncio.AbstractEventLoop:
 
 
 def _run_loop(loop: asyncio.AbstractEventLoop) -> None:
-    """Run the loop until memory or threads run out in it; every `send` then ends with ResourcesExhausted. asyncio only logs a
-    callback that it loses to that, and what waits for the callback would wait forever."""
+    """Run the loop until memory or threads run out in it; every `send` then ends with ResourcesExhausted.
+
+    asyncio only logs a callback lost that way, and whatever waits for the callback would wait forever.
+    """
     short: list[str] = []
 
     def handle(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:

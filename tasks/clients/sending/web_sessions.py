@@ -1,9 +1,10 @@
-"""Sessions of the requests library, as the SPARQL, Wikipedia and Pageviews clients use them, and the redirects that they follow.
+"""HTTP sessions of the SPARQL, Wikipedia and Pageviews clients, over requests, with limited bodies and checked
+redirects.
 
-A session's adapter reads every body whole and within its limit (bounded.py), redirects' too, before the session, mwclient or
-a hook sees the response. Connections can be shut down while a thread waits for them (`hold_socket`).
+A session's adapter reads every body whole and within its limit (bounded.py), redirects' too, before the session,
+mwclient or a hook sees the response. Connections can be shut down while a thread waits for them (`hold_socket`).
 
-What is asked, and the key it is asked with, are meant for the address in the world's file alone.
+Requests and their key are meant only for the address in the world's file.
 """
 
 import logging
@@ -21,12 +22,12 @@ from factmill.tasks.clients.sending.bounded import ACCEPTED, PIECE, Body, check_
 from factmill.tasks.clients.sending.sender import Retry, hold_socket, release_sockets
 from factmill.tasks.core.service_settings import Limits
 
-# it logs paths of redirects and headers that it cannot parse, in which servers repeat tokens
+# it logs redirect paths and unparsable headers, in which servers repeat tokens
 logging.getLogger("urllib3").setLevel(logging.ERROR)
 
 
 class _Session(requests.Session):
-    """A session that leaves its host only where it may."""
+    """A session that follows redirects to other hosts only where they are allowed."""
 
     def __init__(self, service: str, limits: Limits) -> None:
         super().__init__()
@@ -72,7 +73,7 @@ class _Adapter(HTTPAdapter):
 
 
 class _HeldConnection:
-    """Mixed into a class of connections, such as plain, TLS or SOCKS ones: holds their sockets (`hold_socket`)."""
+    """Mixin for connection classes, such as plain, TLS or SOCKS ones: registers their sockets (`hold_socket`)."""
 
     sock: Any
 
@@ -82,7 +83,7 @@ class _HeldConnection:
         return opened
 
     def request(self, *args: Any, **kwargs: Any) -> None:
-        if self.sock is not None:  # of an earlier request, or opened for this one by now
+        if self.sock is not None:  # of an earlier request, or opened for this one
             hold_socket(self.sock)
         super().request(*args, **kwargs)  # type: ignore[misc]
 
@@ -100,7 +101,7 @@ def _sign(request: requests.PreparedRequest, *, token: str) -> requests.Prepared
 def open_session(service: str, user_agent: str, limits: Limits, token: str = "") -> requests.Session:
     """Return a session that keeps as many connections open as requests run in parallel, and retries nothing itself.
 
-    `service`: what stands in messages; `token`: sent to the host of a request, not to one that it redirects to.
+    `service`: name in messages; `token`: sent to the host of a request, not to one that it redirects to.
     """
     session = _Session(service, limits)
     # the session drops a header that this adds where a redirect leaves the host, and reads no .netrc for the host itself
@@ -113,7 +114,7 @@ def open_session(service: str, user_agent: str, limits: Limits, token: str = "")
 
 @contextmanager
 def raise_retry() -> Iterator[None]:
-    """Turn the ways in which a connection fails into Retry, by code."""
+    """Convert connection errors into Retry, with a code each."""
     try:
         yield
     except (requests.Timeout, ReadTimeoutError) as error:
@@ -124,7 +125,7 @@ def raise_retry() -> Iterator[None]:
         raise Retry(f"redirect_loop: {error}") from error
     except requests.ConnectionError as error:
         cause = error.args[0] if error.args else None
-        reason = getattr(cause, "reason", None)  # of urllib3's MaxRetryError: no connection came about at all
+        reason = getattr(cause, "reason", None)  # of urllib3's MaxRetryError: no connection was made at all
         if reason:
             raise Retry(f"unreachable: {tell_error(reason.__cause__ or reason)}") from error
         raise Retry(f"connection_cut: {error}") from error

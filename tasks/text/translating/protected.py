@@ -1,14 +1,14 @@
-"""Numbers, dates, units and ids in a text: what translation leaves as it is, and what another language writes otherwise (CLDR; MultiHal, §2.4).
+"""Numbers, dates, units and ids in a translation: kept by placeholders, then localised (CLDR; MultiHal, §2.4).
 
-A translation model never sees them: each is replaced by a stand-in, a year of our own choice, which a translation model
-copies where it would rewrite "3,755,251" as "3.755.251". A translation counts only when every stand-in comes back exactly
-once. Dates are kept whole, months and all, so that they stay what a gold answer is compared with. Ordinals (19th) are
-words, and are translated. A text that is all number, date or id is not sent at all.
+A translation model never sees them. Each is replaced by a stand-in, a year that we choose, which a model copies where
+it would rewrite "3,755,251" as "3.755.251". A translation counts only when every stand-in comes back exactly once.
+Dates are kept whole, including months, so that they can still be compared with a gold answer. Ordinals (19th) are
+words, and are translated. A text of only numbers, dates or ids is not sent at all.
 
-5 October 1975 is "5 octobre 1975", 8,611 metres "8.611 Meter". What may be something else than an amount stays as it is:
-numbers of up to four digits (years), codes, and decimals without a unit inside a sentence (versions). Portuguese is that
-of Brazil, as CLDR's `pt` is, here and in the embedded world's labels. Babel parts thousands from four digits on, also
-where CLDR would from five on (Spanish).
+5 October 1975 becomes "5 octobre 1975", 8,611 metres "8.611 Meter". Anything that may not be an amount is unchanged:
+numbers of up to four digits (years), codes, and decimals without a unit inside a sentence (versions). Portuguese is
+Brazilian, as in CLDR's `pt`, here and in the embedded world's labels. Babel groups thousands from four digits on, also
+where CLDR does so from five on (Spanish).
 """
 
 import datetime
@@ -27,7 +27,7 @@ from factmill.tasks.text.values.literals import Date
 from factmill.tasks.text.values.written import read_date
 
 STAND_INS = ("2001", "2002", "2003", "2004", "2005", "2006", "2007", "2008", "2009")
-"""What a model is shown in place of numbers, dates and ids, in this order; those the text holds itself are left out."""
+"""Stand-ins that a model sees for numbers, dates and ids, in this order, except those that the text contains itself."""
 
 _MONTHS = (
     "January|February|March|April|May|June|July|August|September|October|November|December"
@@ -59,11 +59,11 @@ _WORD = re.compile(r"[^\W\d_]+")
 
 @dataclass(frozen=True, slots=True)
 class Protected:
-    """A text as the model is shown it, and what its stand-ins stand for."""
+    """A text as the model sees it, and the originals of its stand-ins."""
 
     text: str
     stand_ins: tuple[tuple[str, str], ...]
-    """(stand-in, what stands in the source), in the order of the source."""
+    """(stand-in, original), in the order of the source."""
 
 
 def is_all_protected(text: str) -> bool:
@@ -72,7 +72,8 @@ def is_all_protected(text: str) -> bool:
 
 
 def protect(text: str) -> Protected | None:
-    """Return a text with stand-ins for its numbers, dates and ids; None when it has more than there are stand-ins."""
+    """Replace the numbers, dates and ids of a text by stand-ins; None when it has more of them than there are
+    stand-ins."""
     found = list(_PROTECTED.finditer(text))
     free = [stand_in for stand_in in STAND_INS if stand_in not in _PROTECTED.sub("", text)]
     if len(found) > len(free):
@@ -86,7 +87,8 @@ def protect(text: str) -> Protected | None:
 
 
 def restore(protected: Protected, translation: str) -> str | None:
-    """Return a translation with what the stand-ins stand for; None unless each occurs exactly once, on its own."""
+    """Replace the stand-ins in a translation by their originals; None unless each occurs exactly once, as a separate
+    word."""
     originals = dict(protected.stand_ins)
     if not originals:
         return translation
@@ -97,7 +99,7 @@ def restore(protected: Protected, translation: str) -> str | None:
 
 
 def split_at_protected(text: str) -> list[tuple[str, bool]]:
-    """Return a text cut into stretches: (stretch, True when it is to be translated), to be joined as they are.
+    """Split a text into stretches (stretch, True when it is to be translated) that joined give the text.
 
     Blanks and marks at the edges of a stretch stay with the numbers, so that only words are translated.
     """
@@ -130,7 +132,7 @@ def _trim(stretch: str) -> list[tuple[str, bool]]:
 
 _LANGUAGES = ("de", "fr", "it", "es", "pt")
 _LEAP_YEAR = 2000
-"""Stands for any year while a date is written."""
+"""Stands for any year while a date is formatted."""
 _GROUPED = r"[+-]?[0-9]{1,3}(?:,[0-9]{3})+(?:\.[0-9]+)?"
 _AMOUNT = re.compile(
     rf"(?P<number>{_GROUPED}|[+-]?[0-9]+(?:\.[0-9]+)?)(?: ?(?P<sign>%|°[CF])| (?P<unit>[^\W\d_].*?))?\.?"
@@ -145,7 +147,7 @@ _SYMBOLS = {
 
 
 def write_amount(text: str, language: str) -> str | None:
-    """Return a text that as a whole is a number, with a unit that CLDR has or none; None for any other text."""
+    """Format a text that is a number, with a unit known to CLDR or none, for a language; None for any other text."""
     found = _AMOUNT.fullmatch(" ".join(text.split()))
     if not found:
         return None
@@ -165,9 +167,9 @@ def write_amount(text: str, language: str) -> str | None:
 
 
 def write_value(text: str, language: str) -> str | None:
-    """Return a value that ends a path with its unit in the number that goes with it: 1.98 metre is "1.98 metres" in English.
+    """Format a value that ends a path with its unit's plural form: 1.98 metre is "1.98 metres" in English.
 
-    The number stays as it is. None for any other text, also for titles such as 127 Hours, and for units that CLDR lacks.
+    The number is unchanged. None for any other text, including titles such as 127 Hours, and for units not in CLDR.
     """
     found = _VALUE.fullmatch(text)
     names = _unit_names(() if language == "en" else _LANGUAGES)
@@ -181,7 +183,7 @@ def write_value(text: str, language: str) -> str | None:
 
 
 def localise(translation: str, source: str, language: str) -> str:
-    """Return a translation with the dates and numbers that it holds as its source writes them in its language's form."""
+    """Convert the dates and numbers of a translation from the source's format to the language's."""
     forms = {each: _write(each, language) for each in sorted(list_protected(source), key=len, reverse=True)}
     if not forms:
         return translation
@@ -190,7 +192,7 @@ def localise(translation: str, source: str, language: str) -> str:
 
 
 def _write(original: str, language: str) -> str:
-    """Return the form of what translation leaves as it is; the same where nothing shows it to be a date or an amount."""
+    """Return a kept date or amount in the language's format; unchanged where it is not clearly one."""
     if re.search("[A-Za-z]", original) and (when := read_date(original)):
         return _write_date(when, language)
     if re.search("[A-Za-z]{3}", original) and (day := read_date(f"{original} {_LEAP_YEAR}")) and day.month and day.day:
@@ -212,7 +214,8 @@ def _write_date(when: Date, language: str) -> str:
 
 @cache
 def _unit_names(languages: Sequence[str]) -> dict[str, tuple[str, str]]:
-    """Return English name → CLDR's unit, and the English that spells it so; of those with words in all the languages."""
+    """Return English name → CLDR's unit and the English locale that spells it so, for units that all the languages
+    have."""
     spellings = ("en", "en_GB")
     patterns = {language: Locale.parse(language)._data["unit_patterns"] for language in (*spellings, *languages)}
     names: dict[str, tuple[str, str]] = {}

@@ -1,17 +1,16 @@
-"""Translating questions, answers and paths, whatever the model (MultiHal, paper §2.4, Table 2).
+"""Translate questions, answers and paths with any model (MultiHal, paper §2.4, Table 2).
 
-What cannot be translated rightly is a value with a reason, never a garbled text. Models see no numbers, dates and ids
-(text.translating.protected); where one loses any, the text is translated in the stretches between them. Of questions and answers
-they then take the language's own form (text.translating.localised); in paths they are values, and stay as they are, except that a
-unit which CLDR has is written in the number that goes with its value.
+Text that cannot be translated correctly becomes a value with a reason, never a garbled text. Models see no numbers,
+dates and ids (text.translating.protected); where one loses any, the text is translated in the stretches between them.
+In questions and answers they then take the language's own format (`localise`). In paths they are values and stay
+unchanged, except that a unit known to CLDR takes the plural form for its value.
 
 The parts of a path are translated in one text with semicolons between them (the paper's finding: better than blanks).
-The number of parts is checked, that each kept its numbers, and that each says what its own translation says: a name the
-same words, a relation at least one of them, and none cut short ("Pra" for "Praga"). If not, the parts' own translations
-stand. The paper
-also forbids a translation to say any two tokens in a row twice. So a path cannot say one part twice, nor two parts whose
-translations share words in a row: each different part is sent once, and parts that would repeat, as their
-translations one by one tell, are not joined.
+Checks follow: the number of parts, that each kept its numbers, and that each has the words of its own translation: a
+name the same words, a relation at least one of them, and none truncated ("Pra" for "Praga"). If one fails, the parts'
+own translations are used. The paper also forbids a translation to contain any two tokens in a row twice. So a path
+cannot contain one part twice, nor two parts whose translations share words in a row: each distinct part is sent once,
+and parts that would repeat, judged by their separate translations, are not joined.
 """
 
 from collections.abc import Iterable, Mapping, Sequence, Set
@@ -51,11 +50,11 @@ class Untranslatable:
     reason: str
     """Short snake_case code: unknown_characters, unknown_words, not_taught, too_long, unsure, unfinished, unreadable."""
     detail: str = ""
-    """One sentence with the particulars."""
+    """One sentence with the details."""
 
 
 Asked = tuple[str, str]
-"""A text and the language it is wanted in."""
+"""A text and its target language."""
 Outcome = str | Untranslatable
 
 
@@ -63,10 +62,10 @@ class Engine(Protocol):
     """A translation model from English."""
 
     no_repeat_ngram: int
-    """So many tokens never follow each other twice in a translation; 0: no such rule."""
+    """Number of tokens that a translation never repeats in a row; 0: no such rule."""
 
     def run(self, asked: Sequence[Asked]) -> list[Outcome]:
-        """Translate texts as they stand."""
+        """Translate texts, without preprocessing."""
         ...
 
     def tokenize(self, text: str) -> list[str]:
@@ -75,12 +74,13 @@ class Engine(Protocol):
 
 
 PartOrigin = Literal["translated", "wikidata", "kept", "untranslatable"]
-"""Where a part of a translated path comes from: the model, or CLDR for a unit; Wikidata's own label; the source, since it
-is a number, date or id; the source, since the model cannot translate it."""
+"""Source of a part of a translated path: the model, or CLDR for a unit; Wikidata's own label; the original, since it is
+a number, date or id; the original, since the model cannot translate it."""
 ByPart = Literal["untranslatable", "own_semicolon", "would_repeat", "wrong_count", "number_elsewhere", "other_words"]
-"""Why the parts of a path were translated one by one: one of them, or all in one text, cannot be translated; one holds a
-semicolon; two would say some tokens twice, which is ruled out; the translation had another number of parts; a number,
-date or id stood in another part, or behind the words of its own; or a part said other words than its own translation."""
+"""Why the parts of a path were translated one by one: one of them, or all in one text, cannot be translated; one
+contains a semicolon; two would repeat tokens, which is forbidden; the translation had another number of parts; a
+number, date or id stood in another part, or after its own part's words; or a part had other words than its own
+translation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,9 +88,9 @@ class PathPart:
     """A part of a path before translation."""
 
     text: str
-    """English label, or a value as `text.values.literals.format_value` writes it."""
+    """English label, or a value formatted by `text.values.literals.format_value`."""
     label: str | None = None
-    """Wikidata's label in the target language, where there is one and it is wanted (`label_source = "wikidata"`)."""
+    """Wikidata's label in the target language, where there is one and it is requested (`label_source = "wikidata"`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +100,7 @@ class TranslatedPart:
     text: str
     origin: PartOrigin
     problem: Untranslatable | None = None
-    """Why the source stands here, with origin `untranslatable`."""
+    """Why the original stands here, with origin `untranslatable`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +109,7 @@ class TranslatedPath:
 
     parts: tuple[TranslatedPart, ...]
     by_part: ByPart | None = None
-    """Why its parts were translated one by one; None when they were joined, or there was at most one to translate."""
+    """Why its parts were translated one by one; None when they were joined, or at most one needed translation."""
 
     @property
     def text(self) -> str:
@@ -118,12 +118,12 @@ class TranslatedPath:
 
     @property
     def problem(self) -> Untranslatable | None:
-        """The first part's problem, None when all parts have their translation."""
+        """The first part's problem; None when all parts are translated."""
         return next((part.problem for part in self.parts if part.problem), None)
 
 
 def translate_texts(asked: Sequence[Asked], engine: Engine) -> list[Outcome]:
-    """Translate texts, their dates, numbers and units in the form of the language; an amount alone needs no model."""
+    """Translate texts, with dates, numbers and units in the language's format; an amount alone needs no model."""
     amounts = {pair: told for pair in asked if (told := write_amount(*pair))}
     words = _translate_each([pair for pair in asked if pair not in amounts], engine)
 
@@ -135,7 +135,7 @@ def translate_texts(asked: Sequence[Asked], engine: Engine) -> list[Outcome]:
 
 
 def translate_paths(asked: Sequence[tuple[Sequence[PathPart], str]], engine: Engine) -> list[TranslatedPath]:
-    """Translate the parts of paths, each with its language; every part says where it comes from."""
+    """Translate the parts of paths, each path with its language; every part names its source."""
     paths = [(parts, language, _parts_to_translate(parts, language)) for parts, language in asked]
     singles = _translate_parts([(text, language) for _, language, texts in paths for text in texts], engine)
     reasons = [_why_apart([singles[text, language] for text in texts], texts, engine) for _, language, texts in paths]
@@ -160,7 +160,7 @@ def translate_paths(asked: Sequence[tuple[Sequence[PathPart], str]], engine: Eng
 
 
 def repeats_ngram(tokens: Sequence[str], size: int) -> bool:
-    """True when some `size` tokens follow each other twice; never for size 0."""
+    """True when some `size` tokens in a row occur twice; False for size 0."""
     if size <= 0:
         return False
     ngrams = [tuple(tokens[at : at + size]) for at in range(len(tokens) - size + 1)]
@@ -168,7 +168,7 @@ def repeats_ngram(tokens: Sequence[str], size: int) -> bool:
 
 
 def _translate_each(asked: Iterable[Asked], engine: Engine) -> dict[Asked, Outcome]:
-    """Translate texts, numbers as they are; equal ones are sent once, those that are all number, date or id are not sent."""
+    """Translate texts and keep their numbers; equal ones are sent once, those of only numbers, dates or ids not at all."""
     texts = {pair: " ".join(pair[0].split()) for pair in asked}
     found: dict[Asked, Outcome] = {pair: text for pair, text in texts.items() if is_all_protected(text)}
     shown = {pair: kept for pair, text in texts.items() if pair not in found and (kept := protect(text))}
@@ -178,19 +178,19 @@ def _translate_each(asked: Iterable[Asked], engine: Engine) -> dict[Asked, Outco
         restored = answer if isinstance(answer, Untranslatable) else restore(protected, answer)
         if restored is not None:
             found[pair] = restored
-    # those that have too many stand-ins, or lost one
+    # texts that need too many stand-ins, or lost one
     lost = [pair for pair in texts if pair not in found]
     return found | dict(zip(lost, _translate_stretches([(texts[pair], pair[1]) for pair in lost], engine), strict=True))
 
 
 def _run_once(asked: Iterable[Asked], engine: Engine) -> dict[Asked, Outcome]:
-    """Translate texts as they stand, each once."""
+    """Translate each distinct text once, without preprocessing."""
     different = list(dict.fromkeys(asked))
     return dict(zip(different, engine.run(different), strict=True))
 
 
 def _translate_stretches(asked: Sequence[Asked], engine: Engine) -> list[Outcome]:
-    """Translate texts between their numbers, dates and ids, which are put back in the places they had."""
+    """Translate texts between their numbers, dates and ids, which keep their places."""
     cut = [(split_at_protected(text), language) for text, language in asked]
     answers = _run_once(
         [(text, language) for stretches, language in cut for text, is_words in stretches if is_words], engine
@@ -204,7 +204,7 @@ def _translate_stretches(asked: Sequence[Asked], engine: Engine) -> list[Outcome
 
 
 def _translate_parts(asked: Iterable[Asked], engine: Engine) -> dict[Asked, Outcome]:
-    """Translate parts of paths, each alone; a number at the beginning, as a value's, stays there."""
+    """Translate parts of paths separately; a number at the beginning, as in values, stays there."""
     found = _translate_each(asked, engine)
     moved = [pair for pair, said in found.items() if isinstance(said, str) and not _keeps_place(pair[0], said)]
     return found | dict(zip(moved, _translate_stretches(moved, engine), strict=True))
@@ -217,13 +217,13 @@ def _keeps_place(text: str, translation: str) -> bool:
 
 
 def _parts_to_translate(parts: Sequence[PathPart], language: str) -> list[str]:
-    """Return the different texts of a path that a model must translate, in order."""
+    """Return the distinct texts of a path that a model must translate, in order."""
     texts = dict.fromkeys(part.text for part in parts if part.label is None)
     return [text for text in texts if not is_all_protected(text) and write_value(text, language) is None]
 
 
 def _why_apart(singles: Sequence[Outcome], texts: Sequence[str], engine: Engine) -> ByPart | None:
-    """Return why the parts of a path cannot be translated in one text; None when nothing speaks against it, or it is one."""
+    """Return why the parts of a path cannot be translated in one text; None when they can, or there is only one."""
     if len(texts) < 2:
         return None
     said = [single for single in singles if isinstance(single, str)]
@@ -237,9 +237,9 @@ def _why_apart(singles: Sequence[Outcome], texts: Sequence[str], engine: Engine)
 
 
 def _split_joined(own: Mapping[str, str], answer: Outcome, names: Set[str]) -> Mapping[str, Outcome] | ByPart:
-    """Return the translation of each part, or why it cannot be had from the translation of all.
+    """Split the translation of all parts into those of each part, or return why that fails.
 
-    `own`: text of a part → its translation alone, in the order of the path; `names`: texts of the path's items.
+    `own`: text of a part → its separate translation, in the order of the path; `names`: texts of the path's items.
     """
     if isinstance(answer, Untranslatable):
         return "untranslatable"
@@ -258,7 +258,7 @@ def _split_joined(own: Mapping[str, str], answer: Outcome, names: Set[str]) -> M
 
 
 def _says_the_same(piece: str, own: str, is_name: bool) -> bool:
-    """True when a part translated with others has the words of its own translation; one word of a relation is enough."""
+    """True when a part translated with others has the words of its own translation; for a relation one word is enough."""
     said, wanted = find_words(piece.casefold()), find_words(own.casefold())
     if said == wanted:
         return True

@@ -1,20 +1,20 @@
-"""Whether a text says an answer as a reader would say (FanOutQA, Appendix B: each sub-answer stands in its article).
+"""Search for an answer in a text, as a reader would (FanOutQA, Appendix B: each sub-answer stands in its article).
 
-A text is read once (`read_known_text`) into the values of text/values/words.py, each with its places, so that a
-look-up touches only the places of its rarest word. An answer is found where its values stand in a row. Beyond that a
-reader is followed in these points:
+A text is read once (`read_known_text`) into the values of text/values/words.py with their places, so that a look-up
+visits only the places of its rarest word. An answer is found where its values stand in a row. Further rules imitate a
+reader:
 
-- A coarser date is found in a finer one, a month or a year too; 02/05/1985 is either of two days.
-- A number with a unit is found without it only where it is all that a paragraph holds: a cell of a table, whose unit
-  stands in the heading. A number without a scale word is found before one when it has three digits or a fraction: 527
-  in "527 million", not 5 in "5 million".
-- A rounded number is found when the answer shows by its scale word that it is rounded: "5.2 million" in 5,237,000. Not
+- A coarser date is found in a finer one, even a month or a year alone; 02/05/1985 is either of two days.
+- A number with a unit is found without it only where the paragraph holds nothing else: a cell of a table, whose unit is
+  in the heading. A number without a scale word is found before one when it has three digits or a fraction: 527 in "527
+  million", not 5 in "5 million".
+- A rounded number is found when the answer's scale word shows that it is rounded: "5.2 million" in 5,237,000. Not
   5,237,000 in "5.2 million", and 5200000 only as that number.
-- What stands in brackets may be missing; so may the middle initial of a person, and the text may have one name more.
-- An answer of several parts (commas, "and", semicolons, slashes) is found when each part is; the keys of a dict are
-  parts like its values, since in leaves they are years, titles or the name of the article's own thing.
+- Text in brackets may be missing; so may the middle initial of a person, and the text may have one name more.
+- An answer of several parts (commas, "and", semicolons, slashes) is found when each part is. The keys of a dict are
+  parts like its values, since in leaves they are years, titles or the article's subject.
 - Yes, no, none and unknown, an empty answer, 0, and prose (over 12 words, not a list) that is not there word for word
-  cannot be told from a text: None.
+  cannot be judged from a text: None.
 """
 
 import math
@@ -45,24 +45,24 @@ Answer = str | int | float | bool | list[Any] | dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class KnownText:
-    """A text read once, for many look-ups."""
+    """A text indexed once for many look-ups."""
 
     said: Sequence[Said | None]
-    """What stands in it, None between paragraphs."""
+    """Words, numbers and dates of the text, None between paragraphs."""
     places: Mapping[Value, Sequence[int]]
-    """Where each value is said, also the coarser ones that a date says."""
+    """Places of each value, including the coarser ones that a date implies."""
     numbers: Sequence[tuple[Decimal, int]]
     """Its numbers with their places, in order of size."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Whether a text says an answer."""
+    """Whether a text contains an answer."""
 
     found: bool | None
-    """None: cannot be told from a text (yes or no, nothing, prose)."""
+    """None: cannot be judged from a text (yes or no, nothing, prose)."""
     missing: tuple[str, ...] = ()
-    """The parts that it does not say."""
+    """Parts that the text does not contain."""
 
 
 _PARAGRAPHS = re.compile(r"\n\s*\n")
@@ -95,11 +95,11 @@ _LAST_WORDS = (
     "street studio team theatre theater tower university valley war york zealand"
 )
 _NO_SURNAMES = frozenset(_LAST_WORDS.split())
-"""Last words of names of no persons: Harvard School is not Harvard Law School."""
+"""Last words of names that are not persons': Harvard School is not Harvard Law School."""
 
 
 def read_known_text(text: str) -> KnownText:
-    """Read a text whose paragraphs and cells are parted by blank lines; time grows with its length."""
+    """Index a text whose paragraphs and cells are separated by blank lines; time grows with its length."""
     said: list[Said | None] = []
     for paragraph in _PARAGRAPHS.split(text):
         said.extend(read_amounts(paragraph))
@@ -117,7 +117,7 @@ def read_known_text(text: str) -> KnownText:
 
 
 def find_answer(answer: Answer | None, text: KnownText) -> Finding:
-    """Look for every part of an answer in a text; keys and values of a dict are parts."""
+    """Search for every part of an answer in a text; keys and values of a dict are parts."""
     verdicts = [verdict for part in list_primitives(answer) for verdict in _find_primitive(part, text)]
     missing = tuple(dict.fromkeys(part for part, found in verdicts if found is False))
     if missing:
@@ -141,13 +141,13 @@ def list_primitives(answer: Any) -> Iterator[str | bool]:
 
 
 def write_number(number: int | float) -> str:
-    """Return a number as text without exponent: 37.0 is 37."""
+    """Format a number without an exponent: 37.0 is 37."""
     text = format(Decimal(repr(number)), "f")
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
 def _find_primitive(told: str | bool, text: KnownText) -> Iterator[tuple[str, bool | None]]:
-    """Yield the parts that an answer is looked for by, each with whether it is found."""
+    """Yield the parts of a primitive answer that are searched for, each with whether it is found."""
     if isinstance(told, bool) or _is_trivial(told):
         yield str(told), None
         return
@@ -160,7 +160,7 @@ def _find_primitive(told: str | bool, text: KnownText) -> Iterator[tuple[str, bo
     if sum(lengths) > _PROSE_WORDS and max(lengths) > _LONG_PART_WORDS:
         yield told, None
     elif len(parts) == 1:
-        # 0 stands for what an article does not mention
+        # an answer 0 means that the article does not mention it
         yield told, None if _read(told) == (Count("0"),) else False
     elif _says_names_in_one(parts, text):
         yield told, True
@@ -173,7 +173,7 @@ def _is_trivial(told: str) -> bool:
 
 
 def _find_whole(told: str, text: KnownText) -> bool | None:
-    """True when a text says this in one place, None when it is nothing but small words and signs."""
+    """True when a text contains an answer in one place; None when the answer is only small words and signs."""
     plain = _HEDGE.sub("", told.strip())
     forms = dict.fromkeys((told, plain, _BRACKETS.sub("", plain).strip()))
     read = [_read(form) for form in forms]
@@ -194,7 +194,7 @@ def _find_whole(told: str, text: KnownText) -> bool | None:
 
 @lru_cache(maxsize=16384)
 def _read(told: str) -> tuple[Value, ...]:
-    """Return the values of an answer, which is looked for in many texts; a bare year as a number, as every date says it."""
+    """Return the values of an answer, cached for many texts; a bare year becomes a number, which every date implies."""
     values = (each.value for each in read_amounts(told))
     return tuple(
         Count(str(value.year)) if isinstance(value, Date) and value.precision == YEAR and value.year >= 1000 else value
@@ -203,7 +203,7 @@ def _read(told: str) -> tuple[Value, ...]:
 
 
 def _read_slashed(told: str) -> list[Value]:
-    """Return the days that 02/05/1985 may be: the month first or the day first."""
+    """Return the days that 02/05/1985 may be: month first or day first."""
     found = _SLASHED.fullmatch(told)
     if not found:
         return []
@@ -213,7 +213,7 @@ def _read_slashed(told: str) -> list[Value]:
 
 
 def _list_told(said: Said) -> tuple[Value, ...]:
-    """Return what a part of a text says: its value and what follows from it."""
+    """Return the value of a part of a text, and the values that follow from it."""
     value = said.value
     if isinstance(value, Count):
         return (value, said.bare) if said.bare else (value,)
@@ -230,7 +230,7 @@ def _list_told(said: Said) -> tuple[Value, ...]:
 
 
 def _list_rows(wanted: Sequence[Value], text: KnownText) -> Iterator[int]:
-    """Yield the places at which the wanted values stand in a row, in order."""
+    """Yield the places where the wanted values stand in a row, in order."""
     counts = [len(text.places.get(value, ())) for value in wanted]
     rarest = counts.index(min(counts))
     for place in text.places.get(wanted[rarest], ()):
@@ -247,7 +247,7 @@ def _has_row(wanted: Sequence[Value], text: KnownText) -> bool:
 
 
 def _has_amount(wanted: Sequence[Value], text: KnownText) -> bool:
-    """True when numbers stand before their unit or what is counted, or alone in their paragraph."""
+    """True when the numbers stand before their unit or counted noun, or alone in their paragraph."""
     width = next((at for at, value in enumerate(wanted) if not is_number(value)), len(wanted))
     tail = wanted[width:]
     if width == 0 or not 0 < len(tail) <= _UNIT_WORDS or any(map(is_number, tail)):
@@ -256,9 +256,10 @@ def _has_amount(wanted: Sequence[Value], text: KnownText) -> bool:
 
 
 def _is_followed(place: int, tail: Sequence[Value], text: KnownText) -> bool:
-    """True when the tail follows a number, behind the other numbers of a range or up to three words, or nothing does.
+    """True when the tail follows a number, after other numbers of a range or up to three words, or the number stands
+    alone.
 
-    Nothing but numbers in the paragraph, before and behind, means a cell of a table.
+    A paragraph of nothing but numbers counts as a table cell.
     """
     ahead = text.said[place : place + _GAP_BEFORE_COUNTED + len(tail)]
     numbers = next((at for at, said in enumerate(ahead) if said is None or not is_number(said.value)), len(ahead))
@@ -282,7 +283,7 @@ def _is_at(said: Sequence[Said | None], at: int, wanted: Sequence[Value]) -> boo
 
 
 def _is_alone(place: int, text: KnownText) -> bool:
-    """True when the paragraph around a place holds numbers only."""
+    """True when the paragraph around a place contains only numbers."""
     for step, start in ((-1, place - 1), (1, place)):
         at = start
         while 0 <= at < len(text.said) and (said := text.said[at]) is not None:
@@ -293,7 +294,7 @@ def _is_alone(place: int, text: KnownText) -> bool:
 
 
 def _has_rounded(told: str, wanted: Sequence[Value], text: KnownText) -> bool:
-    """True when a number of the text is the answer's before it was rounded to what its scale word shows."""
+    """True when a number of the text, rounded as the answer's scale word shows, is the answer."""
     scaled = _SCALED.search(spell_amounts(told))
     first, tail = wanted[0], wanted[1:]
     if not scaled or not isinstance(first, Count) or any(map(is_number, tail)) or len(tail) > _UNIT_WORDS:
@@ -309,7 +310,7 @@ def _has_rounded(told: str, wanted: Sequence[Value], text: KnownText) -> bool:
 
 
 def _has_range(wanted: Sequence[Value], text: KnownText) -> bool:
-    """True when the two ends of a range stand near each other in one paragraph, in order."""
+    """True when the two ends of a range stand close together in one paragraph, in order."""
     if len(wanted) != 2 or not all(map(is_number, wanted)):
         return False
     for place in text.places.get(wanted[0], ()):
@@ -340,7 +341,7 @@ def _has_person(told: str, text: KnownText) -> bool:
 
 
 def _split(told: str) -> list[str]:
-    """Return the parts of an answer that holds several; the whole where a separator is inside a date or number."""
+    """Return the parts of an answer; the whole where a separator lies inside a date or number."""
     plain = _BRACKETS.sub("", _HEDGE.sub("", told.strip()))
     if _ADDRESS.search(plain):
         return [plain]

@@ -1,9 +1,9 @@
-"""Dates and numbers of Wikidata: how they are written in RDF, and when a value is the one that is looked for.
+"""Dates and numbers of Wikidata: their RDF literals, and when a value matches a wanted one.
 
-A date is known to a precision (day, month or year), and so is what is looked for: "1952" is found in 11 March 1952,
-but 11 March 1952 is not found in a value that only knows the year (MultiHal reads every year as its 1 January; see
-the paper, §2.2 and Appendix C, Listing 3). Numbers are compared as exact decimals, never as floats, in the unit they
-are stated in. Years are those of the RDF: astronomical, so that 44 BC is -43, and beyond what Python's dates can hold.
+Values and wanted dates have a precision (day, month or year): "1952" matches 11 March 1952, but 11 March 1952 does not
+match a value with only the year (MultiHal reads every year as its 1 January; see the paper, §2.2 and Appendix C,
+Listing 3). Numbers are compared as exact decimals, never as floats, in their stated unit. Years are those of the RDF:
+astronomical, so that 44 BC is -43, and beyond the range of Python's dates.
 """
 
 import hashlib
@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from decimal import Decimal
 
 YEAR, MONTH, DAY = 9, 10, 11
-"""Wikidata's numbers for the precision of a time (wikibase:timePrecision); coarser ones are smaller, to 0."""
+"""Wikidata's numbers for the precision of a time (wikibase:timePrecision); coarser ones are smaller, down to 0."""
 UNITLESS = 199
-"""Q199, the number 1: the unit of quantities that have none."""
+"""Q199, the number 1: the unit of quantities without one."""
 
 _HIGHEST_YEAR = 10**14
 _DATE_TIME = re.compile(
@@ -26,7 +26,7 @@ _DECIMAL = re.compile(r"([+-]?)0*+([0-9]*+)(?:\.((?:0*+[1-9])*+)0*)?")
 
 @dataclass(frozen=True, slots=True)
 class Date:
-    """A date that is looked for, to the day, month or year."""
+    """A wanted date, with the precision of a day, month or year."""
 
     year: int
     """Astronomical: 1 BC is 0."""
@@ -42,11 +42,11 @@ class Date:
 
     @property
     def key(self) -> int:
-        """The date as one number, `date_key` with 0 for what is not known."""
+        """The date as one number like `date_key`, with 0 for unknown parts."""
         return self.year * 10_000 + (self.month or 0) * 100 + (self.day or 0)
 
     def fits(self, key: int, precision: int) -> bool:
-        """True when a value of this key and precision says this date, at least as precisely."""
+        """True when a value with this key and precision states this date, at least as precisely."""
         step = {YEAR: 10_000, MONTH: 100, DAY: 1}[self.precision]
         return precision >= self.precision and key // step == self.key // step
 
@@ -59,20 +59,20 @@ class Date:
 
 @dataclass(frozen=True, slots=True)
 class Number:
-    """A number that is looked for."""
+    """A wanted number, with its unit."""
 
     number: str
     """In canonical form (`canonical_number`)."""
     unit: int | None = None
-    """Number of the unit's QID; None takes a value in any unit."""
+    """Number of the unit's QID; None matches any unit."""
 
     def fits(self, number: str, unit: int | None) -> bool:
-        """True when a value (canonical, with its unit, None for none) is this number."""
+        """True when a value (canonical number, unit or None) matches this number."""
         return self.number == number and self.unit in (None, unit)
 
 
 def read_plain_date(text: str) -> Date:
-    """Return the date that `str(date)` gave; ValueError for anything else."""
+    """Parse the text of `str(date)`; ValueError for any other."""
     found = _PLAIN_DATE.fullmatch(text)
     if not found:
         raise ValueError(f"{text!r} is no date of the form 1952, 1952-03 or 1952-03-11")
@@ -82,7 +82,7 @@ def read_plain_date(text: str) -> Date:
 def date_key(text: str) -> int | None:
     """Return an xsd:dateTime as year · 10,000 + month · 100 + day; None when the text is no date.
 
-    A month or day of 00, as old dumps have for what is not known, stays 0.
+    A month or day of 00, as in old dumps for unknown, stays 0.
     """
     found = _DATE_TIME.fullmatch(text)
     if not found:
@@ -94,7 +94,7 @@ def date_key(text: str) -> int | None:
 
 
 def canonical_number(text: str) -> str | None:
-    """Return an xsd:decimal without plus sign, leading and trailing zeros ("+1.50" is "1.5"); None when it is none."""
+    """Return an xsd:decimal without plus sign, leading and trailing zeros ("+1.50" is "1.5"); None for any other text."""
     found = _DECIMAL.fullmatch(text)
     if not found or not any(character.isdigit() for character in text):
         return None
@@ -104,15 +104,15 @@ def canonical_number(text: str) -> str | None:
 
 
 def number_key(number: str) -> int:
-    """Return the key under which a canonical number is filed, 63 bits of its MD5; numbers of equal keys are compared."""
+    """Return the index key of a canonical number, 63 bits of its MD5; numbers with equal keys are compared themselves."""
     return int.from_bytes(hashlib.md5(number.encode(), usedforsecurity=False).digest()[8:], "little") & (2**63 - 1)
 
 
 def format_date(text: str, precision: int | None) -> str:
-    """Return an xsd:dateTime as a reader would write it, cut at its precision (Wikidata's number; None: to the day).
+    """Format an xsd:dateTime for readers, cut at its precision (Wikidata's number; None: to the day).
 
     Day and month are ISO 8601, which needs no translation: 1952-03-11, 1952-03, 1952, 1950s, 20th century, 44 BC,
-    0044-03-15 BC; coarser ones give the year with "about". A text that is no date is returned as it is.
+    0044-03-15 BC; coarser dates give the year with "about". A text that is no date is returned unchanged.
     """
     found = _DATE_TIME.fullmatch(text)
     if not found:
@@ -137,7 +137,7 @@ def format_date(text: str, precision: int | None) -> str:
 
 
 def format_value(text: str, precision: int | None, unit: str | None = None) -> str:
-    """Return the value at the end of a path as a reader would write it: a date by `format_date`, a number with its unit."""
+    """Format the value at the end of a path for readers: a date with `format_date`, a number with its unit."""
     number = canonical_number(text)
     if number is None:
         return format_date(text, precision)
@@ -145,6 +145,6 @@ def format_value(text: str, precision: int | None, unit: str | None = None) -> s
 
 
 def format_ordinal(number: int) -> str:
-    """Return 1st, 22nd, 13th."""
+    """Format an ordinal: 1st, 22nd, 13th."""
     ending = "th" if 10 <= number % 100 <= 20 else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
     return f"{number}{ending}"

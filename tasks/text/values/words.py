@@ -1,13 +1,14 @@
-"""Texts as words, numbers and dates by what they say: "8 March 1917" is "March 8, 1917", "1,000" is "1000", "two" is 2.
+"""Tokenise texts into words, numbers and dates by meaning: "8 March 1917" equals "March 8, 1917", "1,000" "1000", "two"
+2.
 
-Words are folded (`fold_text`) and compared in the singular, possessives without their ending. A date is read where a
-month or an era stands in it; a bare year is a number, and a date says its year too. Ordinals are 5th however written.
+Words are folded (`fold_text`) and compared in the singular, without possessive endings. A date is read where a month or
+an era occurs; a bare year is a number, and a date implies its year. Ordinals become 5th in any spelling.
 
-`read_amounts` reads a text so that an amount is the same however it is written, which answers are looked for by. It is
-first spelt so that words are read whole: money with its mark behind ("US$1.2bn" is "1.2 billion dollar"), scales at both
-ends of a range, 680 000 as 680000, 2023–24 as 2023–2024, a duration as one word, J. J. as JJ. What was read is then
-joined: "square kilometres", "sq km" and "km²" are one unit, a minus belongs to its number, small words fall away. Units
-are told apart but never converted: 12 miles is not 19 km.
+`read_amounts` reads a text so that all spellings of an amount are equal; answers are searched for in that form. It
+first normalises the spelling so that amounts are read whole: money with its mark after it ("US$1.2bn" is "1.2 billion
+dollar"), scales at both ends of a range, 680 000 as 680000, 2023–24 as 2023–2024, a duration as one word, J. J. as JJ.
+Then it joins tokens: "square kilometres", "sq km" and "km²" are one unit, a minus belongs to its number, small words
+are dropped. Units are distinguished but never converted: 12 miles is not 19 km.
 """
 
 import re
@@ -45,11 +46,11 @@ class DayOfYear(NamedTuple):
 
 
 Value = str | Count | Date | DayOfYear
-"""What a part of a text says; a str is a folded word in the singular."""
+"""Meaning of a part of a text; a str is a folded word in the singular."""
 
 
 class Told(NamedTuple):
-    """A part of a text and what it says."""
+    """A part of a text and its value."""
 
     said: str
     value: Value
@@ -71,7 +72,7 @@ _ORDINALS, _LATER_ORDINALS = (
     {word: format_ordinal(number) for number, word in enumerate(ORDINAL_WORDS, 1) if (number > 12) == is_later}
     for is_later in (False, True)
 )
-"""Ordinals that every reader takes for numbers, and those that `read_amounts` does."""
+"""Ordinals that both readers take for numbers, and those that only `read_amounts` does."""
 _DATE_WORDS_AT_MOST = 6
 _LIGHT = frozenset(
     {
@@ -82,7 +83,7 @@ _LIGHT = frozenset(
 
 
 def read_values(text: str) -> list[Told]:
-    """Return what the parts of a text say, in order."""
+    """Return the parts of a text and their values, in order."""
     words = _TOKEN.findall(_spell(text))
     marks = [_is_month(word) or word.lower() in _ERAS for word in words]
     told: list[Told] = []
@@ -95,9 +96,9 @@ def read_values(text: str) -> list[Told]:
 
 
 def find_capitals(told: Sequence[Told]) -> Iterator[tuple[bool, str, str]]:
-    """Yield the capitalised words among the parts of a sentence: whether it opens it, the word, and what it says.
+    """Yield the capitalised words of a sentence: whether it is the first part, the word, and its value.
 
-    Months and numbers that are part of a date or number are none.
+    Words within a date or number are not included.
     """
     for at, (said, value) in enumerate(told):
         if isinstance(value, str) and said[0].isupper() and said != "I":
@@ -105,12 +106,12 @@ def find_capitals(told: Sequence[Told]) -> Iterator[tuple[bool, str, str]]:
 
 
 def drop_light(values: Sequence[Value]) -> list[Value]:
-    """Return the values without articles and small words between; all of them where there is nothing else."""
+    """Return the values without articles, prepositions and conjunctions; all of them where nothing else is there."""
     return [value for value in values if value not in _LIGHT] or list(values)
 
 
 def says(found: Value, wanted: Value) -> bool:
-    """True when a value says the wanted one: the same, or a date that is finer or of the wanted year."""
+    """True when a value states the wanted one: the same, a finer date, or a date of the wanted year."""
     if found == wanted:
         return True
     if isinstance(found, Date):
@@ -123,7 +124,7 @@ def says(found: Value, wanted: Value) -> bool:
 
 
 def has_sequence(values: Sequence[Value], wanted: Sequence[Value]) -> bool:
-    """True when the wanted values stand in a row, in order; never for none."""
+    """True when the wanted values stand in a row, in order; False where there are none."""
     width = len(wanted)
     return bool(wanted) and any(
         all(map(says, values[at : at + width], wanted)) for at in range(len(values) - width + 1)
@@ -131,7 +132,8 @@ def has_sequence(values: Sequence[Value], wanted: Sequence[Value]) -> bool:
 
 
 def is_kin(found: Value, wanted: Value) -> bool:
-    """True when a value says the wanted one, or both are words of one stem: Carthage and Carthaginian, cross and crossing."""
+    """True when a value states the wanted one, or both are words of one stem: Carthage and Carthaginian, cross and
+    crossing."""
     if says(found, wanted):
         return True
     if not (isinstance(found, str) and isinstance(wanted, str) and found.isalpha() and wanted.isalpha()):
@@ -142,7 +144,7 @@ def is_kin(found: Value, wanted: Value) -> bool:
 
 
 def _spell(text: str) -> str:
-    """Return a text with signs, powers, eras and ISO dates in forms that parting it into words leaves whole."""
+    """Return a text with signs, powers, eras and ISO dates in forms that word splitting keeps whole."""
     plain = ERA.sub(r"\1\2\3", unicodedata.normalize("NFC", text))
     plain = _ISO_DATE.sub(lambda found: write_date(found[0]), plain)
     plain = _RAISED.sub(lambda found: "^" + unicodedata.normalize("NFKC", found[0]).replace("\u2212", "m"), plain)
@@ -150,11 +152,11 @@ def _spell(text: str) -> str:
 
 
 def _read_at(words: Sequence[str], marks: Sequence[bool], at: int) -> tuple[int, Value]:
-    """Return how many words the value at a place takes, and the value; marks are true for months and eras."""
+    """Return the number of words in the value at a place, and the value; `marks` are true for months and eras."""
     for width in range(min(_DATE_WORDS_AT_MOST, len(words) - at), 1, -1):
         if True in marks[at : at + width]:
             window = words[at : at + width]
-            # a year before the era that follows it would be read as one of ours
+            # cut off from its era, a year would be read as AD
             is_cut = at + width < len(words) and words[at + width].lower() in _ERAS
             if not is_cut and (date := read_date(" ".join(window))):
                 return width, date
@@ -179,7 +181,7 @@ def _is_month(word: str) -> bool:
 
 
 def _read_day(window: Sequence[str]) -> DayOfYear | None:
-    """Return the day that a month and a number are, in either order: a leap year knows every day."""
+    """Return the day given by a month and a number in either order; a leap year accepts every day."""
     date = read_date(f"{' '.join(window)} 2000")
     return DayOfYear(date.month, date.day) if date and date.month and date.day else None
 
@@ -201,12 +203,12 @@ def _read_word(word: str) -> Value:
     if count := _read_count(folded):
         return count
     bare = _POSSESSIVE.sub(lambda found: "s" if found[0] == "s'" else "", folded)
-    # one that is more than letters stays as it is
+    # a word with other characters than letters stays unchanged
     return singular_form(bare) or bare if bare.isalpha() and bare not in _LIGHT else bare
 
 
 def is_year(value: Value) -> bool:
-    """True for a date to the year."""
+    """True for a date with the precision of a year."""
     return isinstance(value, Date) and value.precision == YEAR
 
 
@@ -215,14 +217,14 @@ class Said(NamedTuple):
 
     value: Value
     bare: Count | None
-    """Of a number with a scale word the number without it (527 of 527 million), where it is long enough to be told by."""
+    """The number before a scale word (527 of 527 million), where it is long enough to be distinctive; else None."""
     is_capital: bool
 
 
 PERCENT = "percent"
 _BARE_DIGITS_AT_LEAST = 3
 _SHORT = 1000
-"""Characters of a text that is kept when it was read."""
+"""Most characters of a text whose tokens are cached."""
 _NUMBER = r"[0-9]+(?:,[0-9]{3})*(?:\.[0-9]+)?"
 _SCALE = rf"(?:{'|'.join(SCALES)})"
 _SCALE_LETTERS = {
@@ -237,7 +239,7 @@ _MARK = (
     r"(?:(?<![A-Za-z])(?:[A-Z]{1,3}|U\.S\.) ?(?=[$¥£]))?"
     r"(?:[$€£¥₹₩]|(?<![A-Za-z])(?:USD|EUR|GBP|JPY|CNY|RMB|INR|KRW)(?![A-Za-z]))"
 )
-"""A currency's mark, with letters before it where they tell it from others: US$, HK$."""
+"""A currency's mark, with distinguishing letters before it: US$, HK$."""
 _SPACES = re.compile(r"[\u00a0\u2007\u2009\u200a\u202f]")
 _ADDRESS = re.compile(r"https?://(?:www\.)?|\bwww\.")
 _COUNTRIES = (
@@ -286,7 +288,7 @@ _UNITS = {
     **{"celsius": "c", "fahrenheit": "f", "pct": PERCENT, "hour": "hour", "minute": "minute"},
 }
 UNITS = frozenset({*_UNITS.values(), *_MARKS.values(), "inch", "km2", "m2", "mi2", "ft2", "km3", "m3", "year", "day"})
-"""Units and currencies as `read_amounts` gives them."""
+"""Units and currencies as `read_amounts` returns them."""
 _RAISED_UNITS = {"square": "2", "sq": "2", "cubic": "3", "cu": "3"}
 _SPELT_UNITS: dict[tuple[Value | None, Value | None], str] = {
     ("pound", "sterling"): "pound",
@@ -298,10 +300,10 @@ _JOINING = frozenset({"and", "or"})
 
 
 def read_amounts(text: str) -> Sequence[Said]:
-    """Return what a paragraph or an answer says, in order, without small words.
+    """Return the words, numbers and dates of a paragraph or an answer in order, without small words.
 
-    "and" and "or" stay between words, so that "Paul and Reed" is not "Paul Reed", and fall away between numbers. What is
-    short is kept for a while: one article is read by several stages, and by each question that names it.
+    "and" and "or" stay between words, so that "Paul and Reed" is not "Paul Reed", and are dropped between numbers.
+    Short texts are cached: several stages read one article, and each question that names it does too.
     """
     return _read_short(text) if len(text) <= _SHORT else _read(text)
 
@@ -316,7 +318,7 @@ _read_short = lru_cache(maxsize=4096)(_read)
 
 
 def spell_amounts(text: str) -> str:
-    """Return a text with money, scales, ranges, durations, thousands and initials in the forms that are read whole."""
+    """Return a text with money, scales, ranges, durations, thousands and initials in forms that are read whole."""
     plain = _ADDRESS.sub("", _SPACES.sub(" ", text)).replace("&", " and ")
     if any(character.isdigit() for character in plain):
         plain = _spell_numbers(plain)
@@ -352,7 +354,7 @@ def _write_scale(found: re.Match[str]) -> str:
 
 
 def _name_currency(mark: str) -> str:
-    """Return the word for a mark; other dollars than those of the United States are another word."""
+    """Return the word for a currency mark; other dollars than those of the United States have a word of their own."""
     bare = mark.replace(".", "").replace(" ", "")
     if bare in _MARKS:
         return _MARKS[bare]
@@ -382,7 +384,7 @@ def _join_signs(told: Sequence[tuple[str, Value]]) -> Iterator[Said]:
         said, value = told[at]
         following = told[at + 1][1] if at + 1 < len(told) else None
         number = following.number if value == "minus" and isinstance(following, Count) else ""
-        # what is more likely the end of a range than a negative number: (–2010)
+        # more likely the end of a range than a negative number: (–2010)
         is_year = len(number) == 4 and number.isdigit() and int(number) <= 2100
         if number and not is_year:
             yield Said(Count(number if number == "0" else f"-{number}"), None, False)
@@ -427,7 +429,7 @@ def _join_units(read: Sequence[Said]) -> Iterator[Said]:
 
 
 def _drop_repeated_units(read: list[Said]) -> list[Said]:
-    """Return what is read with the unit once behind a range: 44 lb to 71 lb is 44 to 71 lb."""
+    """Return the tokens with the unit of a range only after its end: 44 lb to 71 lb is 44 to 71 lb."""
     kept: list[Said] = []
     for at, each in enumerate(read):
         if each.value in UNITS and kept and is_number(kept[-1].value):

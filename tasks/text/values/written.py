@@ -1,14 +1,13 @@
 """Dates and numbers as people write them: "11 March 1952", "44 BC", "1,234.5 km", "$12 million", "Third".
 
-Of an answer only a text that is a date or number as a whole is read as one; anything else is a name. A date is kept at
-the precision it is written in (MultiHal's own script reads 1946 as 1 January 1946, and every number up to 2100 as a
-year). English spelling is meant: a comma parts thousands, a full stop parts decimals; "3,5" is read as nothing rather
-than as 35.
+An answer is read as a date or number only as a whole; any other text is a name. A date keeps the precision it is
+written in (MultiHal's own script reads 1946 as 1 January 1946, and every number up to 2100 as a year). Spelling is
+English: a comma separates thousands, a full stop decimals; "3,5" is not read, rather than read as 35.
 
-In a sentence a date is looked for that is told as text/values/literals.py tells it (1593-07-08, 1593-07, 1593, 44 BC,
-0044-03-15 BC), or a stretch of years (1950s, 5th century BC). A sentence says it at that precision or a finer one: 14
-March 1879 says 1879, but 1879 does not say 14 March 1879. It is read window by window, the widest first, so that "44 BC"
-is never read as the year 44 and 1879 in "14 March 1879" is no date of its own.
+In a sentence, the wanted date has the format of text/values/literals.py (1593-07-08, 1593-07, 1593, 44 BC, 0044-03-15
+BC), or is a range of years (1950s, 5th century BC). A sentence states it at that precision or a finer one: 14 March
+1879 states 1879, but 1879 does not state 14 March 1879. Sentences are read window by window, the widest first, so that
+"44 BC" is never read as the year 44, and 1879 in "14 March 1879" is no separate date.
 """
 
 import csv
@@ -53,7 +52,7 @@ _DAY_FIRST, _MONTH_FIRST = (
     re.compile(rf"\b{first}\W+(?:(?:and|the)\W+)*{second}\b", re.IGNORECASE)
     for first, second in (("(?:day|date|dd)", "(?:month|mm)"), ("(?:month|mm)", "(?:day|date|dd)"))
 )
-"""What a question says of the order in which it wants a date: "the day, month and year", MM/DD/YYYY."""
+"""A question's wording about the order of a date: "the day, month and year", MM/DD/YYYY."""
 _AMOUNT = re.compile(
     r"(?P<mark>(?:US|AU?|CA?|HK|CN)?[$¥]|[€£₹₩]|USD|EUR|GBP|JPY|CNY|RMB|INR|KRW|CHF|AUD|CAD|HKD) ?(?P<marked>[0-9].*)"
     r"|(?:#|no\. ?|number )(?P<place>[0-9]+)|(?P<nth>[0-9][0-9,]*)(?:st|nd|rd|th)(?P<of>.*)",
@@ -81,29 +80,29 @@ ORDINAL_WORDS = (
     "twentieth",
 )  # fmt: skip
 _PLACES = ORDINAL_WORDS[:12]
-"""Ordinals that an answer may be."""
+"""Ordinals that an answer may consist of."""
 _UNIT_WORDS_AT_MOST = 3
 _NO_UNITS = {
     *("and", "or", "to", "of", "out", "half", "halves", "third", "thirds", "quarter", "quarters", *NUMBER_WORDS),
     *("bc", "bce", "ad", "ce", "b.c.", "b.c.e.", "a.d.", "c.e."),
 }
-"""Words behind a number that make it another number, or a year."""
+"""Words after a number that make it another number, or a year."""
 
 
 @dataclass(frozen=True, slots=True)
 class WrittenNumber:
-    """A number as it is written, with what stands behind or before it."""
+    """A number as written, with its unit or mark."""
 
     number: str
-    """Canonical (`canonical_number`), any "million" multiplied in."""
+    """Canonical (`canonical_number`), with any "million" multiplied in."""
     unit: str | None
-    """Text of the unit or of what is counted, as written; None when there is none."""
+    """Text of the unit or the counted noun, as written; None when there is none."""
 
 
 def read_date(text: str) -> Date | None:
-    """Return the date that a text is as a whole, at the precision it has; None when it is none, or after 2100.
+    """Parse a whole text as a date, with its precision; None when it is no date, or after 2100.
 
-    A bare number is a year only with four digits. Of a date like 03/04/1952, which is read in two ways, the year stays.
+    A bare number is a year only with four digits. An ambiguous date like 03/04/1952 gives only the year.
     """
     plain = " ".join(text.split()).strip(" .").lower()
     if found := _SLASHED.fullmatch(plain):
@@ -117,7 +116,7 @@ def read_date(text: str) -> Date | None:
 
 
 def read_answer_date(answer: str, question: str) -> Date | None:
-    """Return the date that an answer is, with "in", "on" or a weekday before it, in the order that the question states."""
+    """Read an answer as a date, after an optional "in", "on" or weekday, in the order that the question states."""
     bare = answer.strip()[_LEAD.match(answer.strip()).end() :]  # type: ignore[union-attr]
     found = _SLASHED.fullmatch(bare.strip(" ."))
     if found and bool(_DAY_FIRST.search(question)) != bool(_MONTH_FIRST.search(question)):
@@ -128,9 +127,9 @@ def read_answer_date(answer: str, question: str) -> Date | None:
 
 
 def read_number(text: str) -> WrittenNumber | None:
-    """Return the number that a text is as a whole, with its unit in at most three words; None when it is none.
+    """Parse a whole text as a number with a unit of at most three words; None when it is no number.
 
-    Feet and inches are inches; a place ("third place") has no unit. "20m-high" and "20-metre-high" are 20 m high.
+    Feet and inches become inches; a place ("third place") has no unit. "20m-high" and "20-metre-high" are 20 m high.
     """
     plain = _HYPHENATED.sub(r" \1 \2", " ".join(text.split()).strip().removesuffix("."))
     if both := _FEET.fullmatch(plain):
@@ -156,7 +155,7 @@ def read_number(text: str) -> WrittenNumber | None:
 
 
 def read_units(text: str) -> dict[str, int]:
-    """Read the list of units (CSV) as name → QID number; SettingsError names the line that is wrong."""
+    """Parse the list of units (CSV) as name → QID number; SettingsError names an invalid line."""
     reader = csv.DictReader(io.StringIO(text))
     units: dict[str, int] = {}
     for line in reader:
@@ -169,9 +168,9 @@ def read_units(text: str) -> dict[str, int]:
 
 
 def look_for(written: WrittenNumber, units: Mapping[str, int], question: str = "") -> Number | None:
-    """Return the number to look for: in its unit, in any unit where it has none; None for a unit that is not known.
+    """Resolve the unit of a number; a number without one matches any unit. None for an unknown unit.
 
-    What the question counts is no unit: "two medals" is 2 where it asks how many medals there are.
+    A noun that the question counts is no unit: "two medals" is 2 where it asks how many medals there are.
     """
     if written.unit is None:
         return Number(written.number)
@@ -230,14 +229,14 @@ def _check_date(year: int, month: int | None, day: int | None) -> Date | None:
         return Date(year)
     if not 1 <= month <= 12:
         return None
-    # 2000 stands for every leap year; which years before 1583 were one depends on the calendar
+    # 2000, a leap year, stands for years before 1583, whose leap days depend on the calendar
     if day is not None and not 1 <= day <= monthrange(year if year >= 1583 else 2000, month)[1]:
         return None
     return Date(year, month, day)
 
 
 _WORDS_AT_MOST = 6
-"""Of a date: "the 14th of March 44 BC"."""
+"""Most words of a date: "the 14th of March 44 BC"."""
 _MONTH_NAMES = tuple(month.capitalize() for month in MONTHS)
 _CENTURIES = (*ORDINAL_WORDS, "twenty first")
 _ORDINAL_CENTURY = re.compile(rf"\b({'|'.join(_CENTURIES)}) (?=century\b)", re.IGNORECASE)
@@ -249,24 +248,24 @@ _SHORT_YEAR = re.compile(r"[0-9]{1,3}")
 _YEAR_CUES = frozenset(
     {"in", "year", "about", "around", "circa", "ca.", "c.", "since", "until", "from", "by", "before", "after"}
 )
-"""Words behind which a number of one or two digits is a year; one of three may be one anywhere."""
+"""Words after which a number of one or two digits is a year; one of three may be one anywhere."""
 _EDGES = "()[]{}.,;:!?\"'“”‘’«»"
 ERA = re.compile(r"\b([BAC])\. ?([CDE])\.(?: ?(E)\.)?")
-"""An era with stops, which `\\1\\2\\3` spells without them."""
+"""An era with stops; `\\1\\2\\3` spells it without them."""
 _SPELLINGS = (
     (re.compile(r"[–—]"), " – "),
     (ERA, r"\1\2\3"),
     (re.compile(r"(?<![0-9-])([0-9]{3,4})-([0-9]{3,4})(?![0-9-])"), r"\1 – \2"),
     (re.compile(r"(?i)-(?=(?:first )?century\b)"), " "),
     (re.compile(rf"(?i)\b({'|'.join(_MONTH_NAMES)}) of (?=[0-9])"), r"\1 "),
-    # behind a day or month written_values reads the era only at the end
+    # after a day or month the era is read only at the end
     (re.compile(r"(?<=[a-z,.] )AD ([0-9]{1,4})\b"), r"\1 AD"),
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Years:
-    """A stretch of years: a decade or a century."""
+    """A range of years: a decade or a century."""
 
     first: int
     """Astronomical, as in Date."""
@@ -277,19 +276,19 @@ When = Date | Years
 
 
 def says_date(sentence: str, told: str) -> bool | None:
-    """True when a sentence says a told date, at its precision or a finer one; None when the told text is no date."""
+    """True when a sentence states a formatted date, at its precision or a finer one; None when `told` is no date."""
     wanted = _read_told(told)
     return None if wanted is None else any(_says(found, wanted) for found in _find_dates(sentence))
 
 
 def is_same_date(one: str, other: str) -> bool:
-    """True when two texts are the same date at the same precision, however it is written."""
+    """True when two texts, however written, are the same date at the same precision."""
     read = _read_told(one)
     return read is not None and read == _read_told(other)
 
 
 def write_date(told: str) -> str:
-    """Return a told date as it stands in a sentence: 8 July 1593, AD 37, March 44 BC, the 1950s, the 5th century BC."""
+    """Format a date for use in a sentence: 8 July 1593, AD 37, March 44 BC, the 1950s, the 5th century BC."""
     when = _read_told(told)
     if isinstance(when, Years):
         return f"the {told}"
@@ -302,7 +301,8 @@ def write_date(told: str) -> str:
 
 
 def _read_told(told: str) -> When | None:
-    """Return the date that a text is as a whole (text.values.literals.format_date, or as people write it); None for no date."""
+    """Read a whole text as a date, formatted by text.values.literals.format_date or written by people; None for no
+    date."""
     text = _spell(told.removeprefix("about ").removeprefix("the "))
     return Date(int(text)) if _SHORT_YEAR.fullmatch(text) else _read(text)
 
@@ -315,7 +315,7 @@ def _says(found: When, wanted: When) -> bool:
 
 
 def _find_dates(sentence: str) -> Iterator[When]:
-    """Yield the dates of a sentence from left to right, none that is sure inside another."""
+    """Yield the dates of a sentence from left to right, skipping those that are certainly part of another."""
     words = _spell(sentence).split()
     at = 0
     while at < len(words):
@@ -335,7 +335,7 @@ def _cut(words: Sequence[str], at: int, width: int) -> str:
 
 
 def _guess(words: Sequence[str], at: int) -> Date | None:
-    """Return the date that begins at a word when its year has up to three digits and no era: "in 476", "15 December 37"."""
+    """Guess the date that begins at a word, with a year of up to three digits and no era: "in 476", "15 December 37"."""
     dated = (read_date(f"{_cut(words, at, width)} AD") for width in (4, 3))
     if date := next((date for date in dated if date and date.day), None):
         return date
