@@ -64,10 +64,11 @@ def questions(
 ) -> list[dict[str, Any]]:
     """Return the questions of a benchmark as dicts with id, setting, question, messages and build.
 
-    They equal the output of `factmill evaluate --questions`. `source`: what `open` takes or returns; by default the home's
-    warehouse, there the newest complete build of the default source, else the newest build. `setting`: one or several, by
-    default those of the paper. `options`: the other options of `factmill evaluate BENCHMARK --help` under their Python
-    names (`limit=20`, `languages=["eng"]`). For a setting with several turns, the messages are those of the first turn.
+    They equal the output of `factmill evaluate --questions`. `source`: what `open` takes or returns; by default the
+    home's warehouse, there the newest complete build of the default source, else the newest build. `setting`: one or
+    several, by default those of the paper. `options`: the other options of `factmill evaluate BENCHMARK --help` under
+    their Python names (`limit=20`, `languages=["eng"]`). For a setting with several turns, the messages are those of
+    the first turn.
 
     >>> factmill.questions("slaq", setting="long", limit=1)[0]["messages"][-1]["role"]
     'user'
@@ -97,9 +98,9 @@ def score(
     """Score answers: `.answers`, `.scores` and `.metrics` are Arrow tables, `.notes` lists answers that do not fit.
 
     The numbers equal those of `factmill evaluate BENCHMARK --answers FILE`. `answers`: objects with id, answer, setting
-    (where there are several) and the build from `questions`, which then selects the build to measure on; or id → answer;
-    or a file with one such object a line; or oracle, guesser, silent. A question without an answer is unscored, as
-    missing. `asked`: question rows as in `.answers`, in place of a source; `model`: the model's name; the rest as in
+    (where there are several) and the build from `questions`, which then selects the build to measure on; or id →
+    answer; or a file with one such object a line; or oracle, guesser, silent. A question without an answer is unscored,
+    as missing. `asked`: question rows as in `.answers`, in place of a source; `model`: the model's name; the rest as in
     `questions`. No judge model is called: the program `exact` replaces it, and its accuracy is a lower bound.
 
     >>> factmill.score("slaq", "oracle", setting="short").metrics["value"][0].as_py()

@@ -78,7 +78,7 @@ def _list_forbidden_imports(name: str) -> Iterator[str]:
 
 
 def check_record(name: str) -> None:
-    """Check a benchmark's record, and what it names, against the needs of commands, Prefect's form, releases and locks."""
+    """Check a benchmark's record and what it names as commands, Prefect's form, releases and locks need it."""
     benchmark = find_benchmark(name)
     _check_names(benchmark)
     _check_options(benchmark)
@@ -133,8 +133,8 @@ def check_commands(name: str, home: Path, *options: str) -> dict[str, Any]:
     """Build a benchmark in the embedded world and run every command on it; return the report of the build.
 
     `home`: an empty folder for the output. `options`: options of `factmill build NAME`. A second build must find the
-    first. The check then shows rows, explains the first, rebuilds byte for byte from the recorded calls, exports, releases
-    and renders the page. It evaluates the built-in models: `report["measured"]` is model → metric id → value.
+    first. The check then shows rows, explains the first, rebuilds byte for byte from the recorded calls, exports,
+    releases and renders the page. It evaluates the built-in models: `report["measured"]` is model → metric id → value.
     """
     with prefect_server(home) as server:
         if server:

@@ -1,8 +1,8 @@
-"""The Prefect API of a run: the standing server that PREFECT_API_URL names, or factmill's own server for the run's duration.
+"""The Prefect API of a run: the standing server that PREFECT_API_URL names, or factmill's own for its duration.
 
-factmill's own server starts while sources are still being read, keeps its history in factmill's home (open it later with
-`prefect server start`), runs none of the scheduling services, which a single run does not need, and ends with the run,
-even a killed one. The history keeps the newest 200 runs.
+factmill's own server starts while sources are still being read, keeps its history in factmill's home (open it later
+with `prefect server start`), runs none of the scheduling services, which a single run does not need, and ends with the
+run, even a killed one. The history keeps the newest 200 runs.
 """
 
 import base64
@@ -170,7 +170,7 @@ def await_server() -> None:
 
 @contextmanager
 def telling_lost_server(what: str = "the flow") -> Iterator[None]:
-    """Turn Prefect's errors about a lost server into PrefectLost; finished work is kept. `what`: what needs the server."""
+    """Turn Prefect's errors about a lost server into PrefectLost; finished work is kept. `what`: its user."""
     own = _own.get(os.environ.get("PREFECT_API_URL", ""))
     before = len(own.endings) if own else 0
     try:
@@ -355,7 +355,7 @@ class OwnServer:
 
 
 def send_event(event: str, resource: str, name: str, about: Mapping[str, Any]) -> None:
-    """Send an event for automations to the standing server, if there is one; a failure prints a note and raises no error.
+    """Send an event for automations to the standing server, if there is one; a failure only prints a note.
 
     `event`: such as drift.found; `resource`: its kind, such as build; `name`: its id; `about`: the payload, JSON-able.
     """

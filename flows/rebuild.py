@@ -1,4 +1,4 @@
-"""The rebuild flow, which builds the chosen benchmarks one after another, evaluates models on them and releases them."""
+"""The rebuild flow, which builds benchmarks one after another, evaluates models on them and releases them."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -58,7 +58,7 @@ def rebuild(params: RebuildParams = RebuildParams(), run: RunOptions = RunOption
 
 
 def rebuild_all(params: ChosenBenchmarks, run: RunOptions) -> str:
-    """Rebuild and return a summary; at the end, BuildError lists what failed and why, BudgetReached what was stopped."""
+    """Rebuild and return a summary; at the end, BuildError lists failures, BudgetReached what was stopped."""
     check_keys(params, run)
     chosen = params.chosen()
     with holding(work_folder(warehouse_of(run)) / "rebuild", "rebuilding"), ending_with_a_part():

@@ -1,4 +1,4 @@
-"""Makes a benchmark's Prefect flow from its record and list of steps; pauses a run for people's decisions on flagged rows.
+"""Makes a benchmark's Prefect flow from its record and steps; pauses a run for decisions on flagged rows.
 
 A lock covers this module by definition (tasks/engine/naming/rooms.py), and with a recipe every step in its list.
 """
@@ -108,10 +108,10 @@ def make_recipe(
 ) -> Flow[..., BuildReport]:
     """Return the Prefect flow that builds a benchmark; it takes `params` and `run` and has the record's name.
 
-    `load`: the step that reads the source, or a function that chooses it from the inputs. `units`: names of the source's
-    units, one batch each; by default its files. `check`: raises a named error, before anything is read, for parameters that
-    no service can fulfil. `publish`: publishes the steps' output; by default the last step's rows are the main table. If
-    people are asked for decisions (`--review ask`) and make some, the build is made again with them.
+    `load`: the step that reads the source, or a function that chooses it from the inputs. `units`: names of the
+    source's units, one batch each; by default its files. `check`: raises a named error, before anything is read, for
+    parameters that no service can fulfil. `publish`: publishes the steps' output; by default the last step's rows are
+    the main table. If people are asked for decisions (`--review ask`) and make some, the build is made again with them.
     """
 
     def make(params: Params, run: RunOptions) -> BuildReport:

@@ -44,7 +44,7 @@ R = TypeVar("R")
 def make_build(
     benchmark: Benchmark, params: Params, run: RunOptions, force: bool = False, recipe: Recipe | None = None
 ) -> BuildReport:
-    """Make a build, or return the existing one with exactly the same lock and no expired reply (unless forced or refreshed).
+    """Make a build, or return the one with exactly the same lock and no expired reply (unless forced or refreshed).
 
     `recipe`: makes the build in place of a flow run of its own. NothingPublished if no row was read, or none remained.
     """
@@ -92,7 +92,7 @@ def make_build(
 
 
 def verify_build(benchmark: Benchmark, record: BuildRecord, run: RunOptions) -> dict[str, dict[str, Any]]:
-    """Rebuild from the recorded calls alone and return table → expected and found SHA-256, rows, and whether they agree.
+    """Rebuild from the recorded calls alone; return table → expected and found SHA-256, rows and agreement.
 
     No service is called: a call that was not recorded raises ReplayMiss. Nothing is published. OldBuild if the build's
     parameters no longer validate.
@@ -143,8 +143,8 @@ def opened_recipe(
         if server and server.is_starting:
             mention("starting Prefect …")
         flow = load_flow(benchmark)
-        # import the modules of the stages while the Prefect server starts on the other core; an evaluation's record has no
-        # `evaluation`, and evaluations mostly call models only
+        # import the modules of the stages while the Prefect server starts on the other core; an evaluation's record has
+        # no `evaluation`, and evaluations mostly call models only
         if benchmark.evaluation:
             for module in ("clients.pageviews", "clients.sparql", "world.replies"):
                 import_module(f"factmill.tasks.{module}")
@@ -161,7 +161,7 @@ def opened_recipe(
 
 
 def keep_making(make: Callable[[], R], server: OwnServer | None, find_made: Callable[[], R | None]) -> R:
-    """Run a flow and return its result; restart it if our own server is lost, reusing finished batches and recorded calls.
+    """Run a flow; restart it if our own server is lost, reusing finished batches and recorded calls.
 
     PrefectLost if a standing server is lost, or our own too often.
     """
@@ -186,7 +186,7 @@ def keep_making(make: Callable[[], R], server: OwnServer | None, find_made: Call
 
 
 def prepare() -> None:
-    """Prepare the home for builds: Prefect's database, the embedded world's store, graph and encoder, compiled kernels."""
+    """Prepare the home for builds: Prefect's database, embedded world (store, graph, encoder), compiled kernels."""
     folder = require_home()
     apply_prefect_settings(folder)
     with prefect_server(folder) as server:

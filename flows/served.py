@@ -1,8 +1,8 @@
 """The benchmarks' flows for deployments: `factmill.flows.served.granola`, and likewise for every other benchmark.
 
 Such a flow runs the recipe with the command's behaviour: it leaves alone a build that exists or that another run is
-making, and a named error becomes the run's final message, in one line. The run's process does nothing else, so it may be
-ended.
+making, and a named error becomes the run's final message, in one line. The run's process does nothing else, so it may
+be ended.
 """
 
 import atexit
@@ -73,7 +73,7 @@ def __getattr__(name: str) -> Flow[..., State[Any]]:
 def end_in_state(make: Callable[[], str]) -> State[Any]:
     """Run `make` and return the final state: completed with its result as message, or failed with the error's message.
 
-    If the Prefect server goes away, the run waits for it and makes the rest; the state is returned once a server answers.
+    If the Prefect server goes away, the run waits for it and makes the rest; the state is returned once one answers.
     """
     own_run()
     try:
@@ -147,8 +147,8 @@ def own_run() -> None:
 
 
 def _leave_quickly() -> None:
-    """Skip the garbage collection at interpreter shutdown, which takes up to five seconds, and silence the leak warnings of
-    DuckDB's bindings."""
+    """Skip the garbage collection at interpreter shutdown, which takes up to five seconds, and silence the leak
+    warnings of DuckDB's bindings."""
     gc.freeze()
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
 

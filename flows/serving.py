@@ -109,9 +109,9 @@ class ServeOptions(ChosenBenchmarks, RunOptions):
     def run_options(self, period_s: float | None = None) -> RunOptions:
         """Return the options of the runs; `period_s`: seconds between rebuilds.
 
-        If neither the options nor the world's file set an age, replies expire after half the period: they last to the end
-        of their rebuild, and the next rebuild fetches them again. With the full period, none would have expired by then,
-        since each reply arrives a little after its rebuild begins.
+        If neither the options nor the world's file set an age, replies expire after half the period: they last to the
+        end of their rebuild, and the next rebuild fetches them again. With the full period, none would have expired by
+        then, since each reply arrives a little after its rebuild begins.
         """
         told = {name: getattr(self, name) for name in RunOptions.model_fields}
         world = load_world(self.world, self.graph)
@@ -158,7 +158,7 @@ def check_runs(params: ChosenBenchmarks, run: RunOptions) -> None:
 
 
 def check_keys(params: ChosenBenchmarks, run: RunOptions) -> None:
-    """Raise SettingsError for an invalid world, an unknown model to evaluate, a missing key or a missing contact address."""
+    """Raise SettingsError for an invalid world, an unknown model, a missing key or a missing contact address."""
     world = load_world(run.world, run.graph)
     for benchmark in params.chosen():
         roles = {*benchmark.roles(getattr(params, benchmark.name))}
@@ -177,7 +177,7 @@ def check_keys(params: ChosenBenchmarks, run: RunOptions) -> None:
 def read_parameters(flow: str, parameters: Mapping[str, Any]) -> tuple[Params, RunOptions]:
     """Return the validated parameters of a flow run, given from outside.
 
-    flow: a benchmark's name, or `rebuild`. UsageError names each unknown parameter, with a suggestion, and each invalid one.
+    flow: a benchmark's name, or `rebuild`. UsageError names unknown parameters, with suggestions, and invalid ones.
     """
     models: dict[str, type[Params] | type[RunOptions]] = {
         "params": BENCHMARKS[flow].params if flow in BENCHMARKS else RebuildParams,

@@ -40,8 +40,8 @@ def main() -> NoReturn:
 
 
 def _open_streams() -> None:
-    """Open the null device in place of a closed standard stream; otherwise the next file to be opened takes its number, and
-    output of libraries ends up in the warehouse."""
+    """Open the null device in place of a closed standard stream; otherwise the next file to be opened takes its number,
+    and output of libraries ends up in the warehouse."""
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         if getattr(sys, name) is None:
             descriptor = os.open(os.devnull, os.O_RDWR)
@@ -50,7 +50,7 @@ def _open_streams() -> None:
 
 
 def catch_signals() -> None:
-    """Make Ctrl-C raise KeyboardInterrupt, SIGTERM and SIGHUP SystemExit; a second signal, or four seconds, end the process."""
+    """Make Ctrl-C raise KeyboardInterrupt, SIGTERM and SIGHUP SystemExit; a second signal or 4 s end the process."""
     own_process(lambda short: end(1 if short else find_stop() or TERMINATED, short))
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is not signal.SIG_IGN:

@@ -1,7 +1,7 @@
 """The command `factmill`: its subcommands and exit codes; each subcommand has a module in flows/commands.
 
-Exit codes: 0 success, 1 a build or a check failed, 2 wrong usage, 3 the run's budget is reached, 130 stopped with Ctrl-C,
-143 with SIGTERM, 129 with SIGHUP. Progress and messages go to standard error, results to standard output.
+Exit codes: 0 success, 1 a build or a check failed, 2 wrong usage, 3 the run's budget is reached, 130 stopped with
+Ctrl-C, 143 with SIGTERM, 129 with SIGHUP. Progress and messages go to standard error, results to standard output.
 """
 
 import atexit
@@ -58,8 +58,8 @@ COMMANDS = {
     "validate": ("fanoutqa", "Check files of questions before a build."),
     "world": ("world", "The embedded world."),
 }
-"""Name → module in flows/commands, which defines NAME or NAME_app, and the line in `factmill --help`. A module is imported
-only when its command runs, so that no command waits for the imports of others."""
+"""Name → module in flows/commands, which defines NAME or NAME_app, and the line in `factmill --help`. A module is
+imported only when its command runs, so that no command waits for the imports of others."""
 _LONGEST_ARGUMENT = 4096
 """Maximum characters of an argument: the maximum length of a path."""
 _LONGEST_MESSAGE = 4000
@@ -126,11 +126,11 @@ def main() -> NoReturn:
     """Run the command and end the process; an error prints one line, without a traceback."""
     catch_signals()
     if sys.getfilesystemencoding() != "utf-8":
-        # Restart in Python's UTF-8 mode. Arrow, DuckDB and the tools that Prefect starts expect file names in UTF-8, and
-        # the digest of the embedded world includes file names.
+        # Restart in Python's UTF-8 mode. Arrow, DuckDB and the tools that Prefect starts expect file names in UTF-8,
+        # and the digest of the embedded world includes file names.
         os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], {**os.environ, "PYTHONUTF8": "1"})
     code = _run_command()
-    # Prefect's daemon threads outlive the flow, and DuckDB's bindings then print pages of leak warnings during interpreter
+    # Prefect's daemon threads outlive the flow, and DuckDB's bindings then print pages of leak warnings at interpreter
     # shutdown. Everything is closed by now, so run the exit handlers and end the process at once.
     atexit._run_exitfuncs()
     sys.stdout.flush()

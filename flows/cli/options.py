@@ -25,8 +25,8 @@ _RUN = RunOptions.model_fields
 
 
 def check_warehouse(given: Path | None) -> Path | None:
-    """Return the warehouse that an option names for reading (the option's callback); UsageError if it does not exist. The
-    default warehouse, given as None, need not exist yet."""
+    """Return the warehouse that an option names for reading (the option's callback); UsageError if it does not exist.
+    The default warehouse, given as None, need not exist yet."""
     if given is not None:
         from factmill.tasks.storage.warehouse import is_there
 
@@ -83,7 +83,7 @@ def print_result(as_json: bool, told: Any, lines: Iterable[str], *notes: str) ->
 
 
 def write_file(text: str, path: Path, option: str = "") -> Path:
-    """Write text to a file and return its path. `option`: the option that named it; if given, the folder is created too."""
+    """Write text to a file and return its path. `option`: the option that named it; then also create its folder."""
     try:
         if option:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -95,7 +95,7 @@ def write_file(text: str, path: Path, option: str = "") -> Path:
 
 
 def list_options(model: type[BaseModel], leave_out: Sequence[str] = ()) -> list[tuple[str, Any, Any]]:
-    """Return (name, type with Typer's option, None) for each field of a model, as dataclasses.make_dataclass takes them."""
+    """Return (name, type with Typer's option, None) for each field of a model, as make_dataclass takes them."""
     return [
         (name, _make_option(name, field), None) for name, field in model.model_fields.items() if name not in leave_out
     ]

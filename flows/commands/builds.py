@@ -1,4 +1,4 @@
-"""`factmill builds`, `show`, `verify`, `export`, `prepare`: list, show, rebuild and export the builds of the warehouse."""
+"""`factmill builds`, `show`, `verify`, `export`, `prepare`: list, show, rebuild and export the warehouse's builds."""
 
 import re
 from collections.abc import Collection, Mapping
@@ -222,8 +222,8 @@ def _show_rejects(warehouse: Path, known: Benchmark, build: str | None, limit: i
 def print_rows(
     title: str, columns: Mapping[str, str | None], rows: list[dict[str, Any]], ordered: Collection[str] = ()
 ) -> None:
-    """Print rows as a table of the terminal's width. `columns`: name → heading (None: the name); `ordered`: columns whose
-    lists are sequences, joined by arrows."""
+    """Print rows as a table of the terminal's width. `columns`: name → heading (None: the name); `ordered`: columns
+    whose lists are sequences, joined by arrows."""
     table = Table(title=clean(title), box=box.SIMPLE_HEAD, header_style="bold", title_justify="left", pad_edge=False)
     for column, heading in columns.items():
         table.add_column(heading or column, no_wrap=column == "id", overflow="fold")

@@ -94,7 +94,7 @@ _LONGEST_CAUSE = 160
 
 
 def _read_diff(warehouse: Path, before: str, after: str, with_answers: bool) -> Diff:
-    """Return the diff of two builds (id, beginning of an id, or latest:BENCHMARK), two releases, or a release and a build."""
+    """Return the diff of builds (id, beginning of an id, or latest:BENCHMARK), releases, or one of each."""
     from factmill.flows.commands.release import compare_releases
 
     if any(is_release(Path(name)) or "/" in name for name in (before, after)):  # no build has a slash in its name
@@ -105,7 +105,7 @@ def _read_diff(warehouse: Path, before: str, after: str, with_answers: bool) -> 
 
 
 def _format_diff(diff: Diff, limit: int, among: int) -> list[str]:
-    """Return a diff as lines of text, with its first `limit` rows; `among`: number of rows that differ, for any cause."""
+    """Return a diff as lines of text, with its first `limit` rows; `among`: rows that differ, for any cause."""
     counts = diff.counts()
     remade = f" ({diff.remade:,} of them made anew)" if diff.remade else ""
     lines = [

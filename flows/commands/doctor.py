@@ -1,4 +1,4 @@
-"""`factmill doctor`: report what is configured, reachable or missing, with advice; `--ask` sends each service a real call."""
+"""`factmill doctor`: report what is configured, reachable or missing, with advice; `--ask` sends real calls."""
 
 import asyncio
 import importlib.metadata
@@ -296,7 +296,7 @@ def _describe_model(model: Model, user_agent: str) -> str:
 
 
 async def _reach_model(server: OpenAiServer) -> str:
-    """Return a line that a model's server answers requests like those of builds; ServiceError for an error or no answer."""
+    """Return a line that a model's server answers, asked as builds ask it; ServiceError if it does not."""
     url = server.model.url.rstrip("/")
     is_native = server.model.kind == "anthropic"
     models, chat = ("/v1/models", "/v1/messages") if is_native else ("/models", "/chat/completions")
@@ -334,7 +334,7 @@ def _address(name: str, url: str) -> str:
 
 
 def _reach(name: str, world: World) -> str:
-    """Return a line that a service answers; SettingsError if its token is not set, ServiceError for an error or no answer."""
+    """Return a line that a service answers; SettingsError if its token is not set, ServiceError if it does not."""
     service: Endpoint = getattr(world, name)
     url, token = _address(name, service.url), read_token(name, service)
     session = open_session(url, world.user_agent, Limits(), token)

@@ -1,5 +1,5 @@
-"""`factmill gc`, `compact` and `upgrade`: remove old or unused data, shrink the database files to their content, and migrate
-a warehouse of an earlier factmill."""
+"""`factmill gc`, `compact` and `upgrade`: remove old or unused data, shrink the database files to their content, and
+migrate a warehouse of an earlier factmill."""
 
 import time
 from collections import Counter

@@ -182,7 +182,7 @@ def _format_time(seconds: float) -> str:
 
 @contextmanager
 def _shown(title: str) -> Iterator[Callable[[str], None]]:
-    """Yield a function that takes the latest progress: shown live on a terminal, else printed as a line periodically."""
+    """Yield a function that takes the latest progress: shown live on a terminal, else printed periodically."""
     if not _console.is_terminal:
         with _print_now_and_then(title) as show:
             yield show

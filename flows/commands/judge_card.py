@@ -101,7 +101,7 @@ class Labelled:
 def make_cards(
     files: Sequence[Path], judge: str, evaluations: Sequence[str], benchmark: str, run: RunOptions
 ) -> tuple[list[JudgeCard], Sequence[str]]:
-    """Make one card of a judge for each benchmark, store them in the warehouse, and return them with problems in the files.
+    """Make and store one card of a judge for each benchmark; return the cards and the problems in the files.
 
     `judge`: a model of the world, the name of a model that judged, or exact. `evaluations`: those whose verdicts count;
     empty: all. `files`: label files; empty: the imported labels.
@@ -126,8 +126,8 @@ def make_cards(
 
 
 def _read_files(warehouse: Path, files: Sequence[Path], benchmark: str) -> tuple[dict[str, Labelled], str, list[str]]:
-    """Return benchmark → labels of the files, their digest, and the problems found; if two files hold a label by the same
-    person, the first counts."""
+    """Return benchmark → labels of the files, their digest, and the problems found; if two files hold a label by the
+    same person, the first counts."""
     found: dict[str, Labelled] = {}
     digests, notes = [], []
     for path in files:
@@ -166,8 +166,8 @@ def _find_verdicts(
 ) -> tuple[JudgeIdentity, dict[str, Found], list[str]]:
     """Return a judge's identity, its verdicts on drawn answers, and the evaluations that hold them.
 
-    An answer is matched by its id and text, from whichever evaluation it was drawn. If a judge's prompts, or the program
-    `exact`, changed between evaluations, the newest version counts.
+    An answer is matched by its id and text, from whichever evaluation it was drawn. If a judge's prompts, or the
+    program `exact`, changed between evaluations, the newest version counts.
     """
     warehouse, found = warehouse_of(run), dict[str, Found]()
     scheme, used = evaluation.labels, list[str]()
@@ -207,7 +207,7 @@ def _find_verdicts(
 def _ask(
     evaluation: Evaluation, judge: str, labelled: Labelled, run: RunOptions
 ) -> tuple[JudgeIdentity, dict[str, Found]]:
-    """Call a judge on answers of the user's own; return its identity and item → verdict, without items whose call failed."""
+    """Call a judge on the user's own answers; return its identity and item → verdict, without failed calls."""
     assert evaluation.labels is not None
     assert evaluation.labels.pose is not None and evaluation.judging is not None
     warehouse, world = warehouse_of(run), load_world(run.world, run.graph)

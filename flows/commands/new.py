@@ -89,8 +89,7 @@ def render_package(name: str, form: Form, canary: str, title: str = "") -> dict[
 
 
 def write_package(name: str, form: Form, folder: Path, title: str = "") -> list[Path]:
-    """Write a package into a folder and return its files; UsageError for an unusable name, OutputError if the folder has
-    content."""
+    """Write a package and return its files; UsageError for an unusable name, OutputError for a non-empty folder."""
     if not name.isidentifier() or not name.islower() or not name.isascii() or keyword.iskeyword(name):
         raise UsageError(
             f"{name!r} cannot be a benchmark's name; expected lower-case letters, digits and _, such as my_facts"

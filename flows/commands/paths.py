@@ -128,7 +128,7 @@ PATHS = pa.schema(
         "unit": pa.string(),
     }
 )
-"""One row per path: the pair's number and texts as given; the path as ids and as labels; statement and value of its end."""
+"""One row per path: number and texts of its pair; the path as ids and labels; statement and value of its end."""
 PAIRS = pa.schema(
     {
         "pair": pa.int64(),

@@ -1,5 +1,4 @@
-"""`factmill label`, `review` and `audit`: export answers and rows for people to judge, and import their labels, decisions and
-verdicts."""
+"""`factmill label`, `review` and `audit`: export answers and rows to people; import labels, decisions, verdicts."""
 
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -168,7 +167,7 @@ def list_schemes() -> dict[str, LabelScheme]:
 
 
 def find_judged(warehouse: Path, name: str) -> tuple[Evaluation, LabelScheme, BuildRecord]:
-    """Return the judged evaluation with this build name, its label scheme and record; UsageError for any other build."""
+    """Return the judged evaluation of a build, its label scheme and record; UsageError for any other build."""
     record = find_build(warehouse, name)
     evaluation = next((each for each in EVALUATIONS.values() if each.name == record.benchmark), None)
     if evaluation is None or evaluation.labels is None:
@@ -213,7 +212,7 @@ def _export_labels(warehouse: Path, name: str, to: Path, n: int, seed: int, by: 
 
 
 def read_file(path: Path, export: str = "label export EVAL") -> tuple[str, str]:
-    """Return a file's text and the SHA-256 of its bytes; UTF-8 with or without a byte order mark, or a spreadsheet's UTF-16.
+    """Return a file's text and the SHA-256 of its bytes; UTF-8, with or without a BOM, or a spreadsheet's UTF-16.
 
     `export`: the command that writes such a file. UsageError if the file cannot be read.
     """

@@ -1,4 +1,4 @@
-"""`factmill release BUILD`: write a build as a folder to publish; also gated releases of rebuilds, and diffs of releases."""
+"""`factmill release BUILD`: write a build as a folder to publish; gated releases of rebuilds; diffs of releases."""
 
 from collections.abc import Mapping
 from contextlib import suppress

@@ -1,4 +1,4 @@
-"""`factmill report`: write the page of a build, the report of evaluations, or the card of models over all benchmarks."""
+"""`factmill report`: write the page of a build, the report of evaluations, or the card of models."""
 
 import re
 import shlex
@@ -176,8 +176,8 @@ def read_evaluated(warehouse: Path, evaluation: Evaluation, record: BuildRecord)
 def read_card(warehouse: Path, names: Sequence[str], folder: Path, made: Collection[str] = ()) -> Card:
     """Return the card of models, one column each; without names, of all models that were evaluated.
 
-    `folder`: the folder of the card; only reports in the same folder are linked. `made`: evaluations to prefer over later
-    ones. UsageError for a model that was never evaluated.
+    `folder`: the folder of the card; only reports in the same folder are linked. `made`: evaluations to prefer over
+    later ones. UsageError for a model that was never evaluated.
     """
     builds = list_builds(warehouse)
     evaluations = {each.name for each in EVALUATIONS.values()}
@@ -259,7 +259,7 @@ def _model_of(evaluation: BuildRecord) -> str:
 
 
 def _find_model(name: str, known: Sequence[BuildRecord]) -> str:
-    """Return the model with this name, or with this name on the command line; UsageError if there is none, or several."""
+    """Return the model with this name, in reports or on the command line; UsageError for none or several."""
     models = list(dict.fromkeys(map(_model_of, known)))
     if name in models:
         return name

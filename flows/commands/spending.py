@@ -1,4 +1,4 @@
-"""`factmill forecast NAME` and `factmill jobs`: forecast a build's requests, cost and time; manage batch jobs of providers."""
+"""`factmill forecast NAME` and `factmill jobs`: forecast a build's requests, cost and time; manage batch jobs."""
 
 import time
 from collections.abc import Iterator, Sequence

@@ -129,8 +129,8 @@ _CHAINED = "What rests on replies that are missing, such as BioKaLMA's later rou
 
 
 def _ask_builds(names: Sequence[str], warehouse: Path | None) -> dict[str, Mapping[Key, Variables]]:
-    """Make the missing embedded builds of these benchmarks (without names: of all) and return prompt → key → variables of
-    their scripted replies."""
+    """Make the missing embedded builds of these benchmarks (without names: of all) and return prompt → key → variables
+    of their scripted replies."""
     run = RunOptions(world=EMBEDDED, warehouse=warehouse)
     asked: dict[str, Mapping[Key, Variables]] = {}
     with shared_server():
@@ -159,8 +159,8 @@ def _format_form(missing: Mapping[str, Sequence[Variables]]) -> str:
 
 
 def _add_replies(form: Path, written_by: str | None, known: Mapping[str, Mapping[Key, Variables]]) -> dict[str, int]:
-    """Add the replies of a filled form to the files; return prompt → number added. WorldError, before anything is written, for
-    an entry that is empty, exists already, or has variables that no build uses."""
+    """Add the replies of a filled form to the files; return prompt → number added. WorldError, before anything is
+    written, for an entry that is empty, exists already, or has variables that no build uses."""
     told = load_yaml(form.read_text("utf-8"), str(form))
     if not isinstance(told, dict) or not all(isinstance(entries, list) for entries in told.values()):
         raise WorldError(f"{form}: expected prompts with a list of entries each, as `--missing` prints them")
@@ -198,7 +198,7 @@ def _find_untidy() -> list[str]:
 
 
 def _check_files() -> list[str]:
-    """Return the problems of the reply files, without a build: compared with the keys that `make digests` last stored."""
+    """Return the problems of the reply files, compared with what `make digests` last stored, without a build."""
     asked = read_asked()
     wrong = [
         f"{replies_path(prompt)}: not sorted, or written otherwise; mend it with --tidy" for prompt in _find_untidy()

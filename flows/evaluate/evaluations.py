@@ -26,7 +26,7 @@ _load_evaluations()
 
 
 def list_made() -> dict[str, Benchmark]:
-    """Return name of its builds → record, for everything derived from builds: evaluations, and analyses of evaluations."""
+    """Return name of its builds → record, for all evaluations and analyses of evaluations."""
     analyses = [load_place(each.analysis) for each in BENCHMARKS.values() if each.analysis]
     return {each.name: each for each in (*EVALUATIONS.values(), *analyses)}
 

@@ -27,7 +27,7 @@ def find_evaluation(benchmark: str) -> Evaluation:
 
 
 def open_store(source: str | Path | Store | None = None) -> Store:
-    """Open a warehouse, a folder of tables, or a build of the home's warehouse by its id; None: the home's warehouse."""
+    """Open a warehouse, a folder of tables, or a build of the home's warehouse by id; None: that warehouse."""
     if isinstance(source, Store):
         return source
     home = default_warehouse()

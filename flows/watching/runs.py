@@ -1,9 +1,9 @@
 """Tracks flow runs in Prefect: their names, log, progress and final states, also of runs whose process was killed.
 
-tasks/storage/housekeeping/freed.py explains how killed runs are recognised. Log lines cost nothing, since Prefect sends them
-in bundles in the background. A request to its server takes about 20 ms, so only a long stage shows its progress, and only on
-a standing server. The final state is set by the run itself, by the process that serves and cancels it, or by a later run
-that finds its process gone.
+tasks/storage/housekeeping/freed.py explains how killed runs are recognised. Log lines cost nothing, since Prefect sends
+them in bundles in the background. A request to its server takes about 20 ms, so only a long stage shows its progress,
+and only on a standing server. The final state is set by the run itself, by the process that serves and cancels it, or
+by a later run that finds its process gone.
 """
 
 import fcntl
@@ -78,7 +78,8 @@ def let_go(run_id: UUID) -> None:
 
 
 def drop_runs() -> None:
-    """Abandon the locks of runs on our own server that has exited, as if this process were gone: the next run ends them."""
+    """Abandon the locks of runs after our own server has exited, as if this process were gone: the next run ends
+    those runs."""
     while _held:
         run_id, fd = _held.popitem()
         os.close(fd)
@@ -111,8 +112,8 @@ def end_below(run_id: UUID, state: State[Any]) -> None:
 
 
 def _crash(client: SyncPrefectClient, run_id: UUID) -> bool:
-    """Mark a run and its task runs as crashed, or as cancelled if it was being cancelled; return False if it is finished or
-    unknown."""
+    """Mark a run and its task runs as crashed, or as cancelled if it was being cancelled; return False if it is
+    finished or unknown."""
     try:
         run = client.read_flow_run(run_id)
     except ObjectNotFound:
@@ -146,7 +147,8 @@ def _name_server() -> str:
 
 
 OF_A_REBUILD = "rebuild › "
-"""Prefix of the names of a rebuild's child runs; data/automations ignores their failures, which the rebuild's own names."""
+"""Prefix of the names of a rebuild's child runs; data/automations ignores their failures: the rebuild's own lists
+them."""
 CATCH_UP = "catch-up"
 """Tag of a run that makes up for a missed slot, which its name states."""
 _MOST_NAMED = 4

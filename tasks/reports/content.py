@@ -1,4 +1,4 @@
-"""The data of an evaluation report: each model's metrics, and comparisons on the items that all models have a score for.
+"""The data of an evaluation report: each model's metrics, and comparisons on the items that all have a score for.
 
 It contains no times and costs: the same answers, scores, metrics and judge card give the same report.
 """
@@ -401,7 +401,7 @@ def _warn(named: Mapping[str, Evaluated]) -> Iterator[str]:
 
 
 def _warn_of_differences(named: Mapping[str, Evaluated]) -> Iterator[str]:
-    """Yield a warning for each input other than the model in which evaluations differ, a possible cause of differences."""
+    """Yield a warning for each input besides the model in which evaluations differ."""
     seen: dict[str, dict[str, str]] = {}
     for label, each in named.items():
         for name, value in _list_inputs(each.record).items():

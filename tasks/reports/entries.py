@@ -46,8 +46,8 @@ def list_entries(
 ) -> tuple[list[Entry], int]:
     """Return the entries that fit on a page, and the total number of entries.
 
-    `items`: model → its answers. For one model: unscored answers, then the lowest scores. For several: questions that all
-    models were asked, sorted by the largest difference between scores.
+    `items`: model → its answers. For one model: unscored answers, then the lowest scores. For several: questions that
+    all models were asked, sorted by the largest difference between scores.
     """
     first, *others = items.values()
     known = [{item.answer_id: item for item in each} for each in others]

@@ -45,13 +45,13 @@ _FILTERS = {
 
 
 def render_html(report: Report) -> str:
-    """Return a report as HTML without external scripts, styles, fonts or pictures, and with a policy that forbids them."""
+    """Return a report as HTML; a policy forbids external scripts, styles, fonts and pictures, and none are used."""
     drawn = [draw(figure) for figure in report.figures]
     return fill_page("page.html", **read_browser(), report=report, drawn=drawn, filters=_list_filters(report))
 
 
 def read_browser() -> dict[str, Any]:
-    """Return template variables: the script that filters a page's items, and its digest, which the page's policy allows."""
+    """Return template variables: the script that filters a page's items, and its digest for the page's policy."""
     script = read_template("browse.js")
     return {"script": Markup(script), "digest": base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}
 

@@ -5,8 +5,8 @@ restart of the server. This one polls by itself for as long as it serves. It nam
 when a run starts and when it ends, and starts a run for a slot for which the server created none.
 
 Runs are printed on standard output, notes on standard error. As JSON, both are objects on standard output, one a line,
-with the keys `at` (UTC), `event` (note, started or ended) and `text`; for runs also `deployment`, `run`, `run_id` and `slot`
-(null if the run was not scheduled), and at the end `state`, `seconds` and `message`.
+with the keys `at` (UTC), `event` (note, started or ended) and `text`; for runs also `deployment`, `run`, `run_id` and
+`slot` (null if the run was not scheduled), and at the end `state`, `seconds` and `message`.
 """
 
 import asyncio
@@ -129,9 +129,9 @@ def find_period(schedule: Schedule | None) -> float | None:
 def serve_deployments(deployments: Sequence[RunnerDeployment], runs: int, catch_up: bool, as_json: bool) -> int:
     """Register deployments, report each, and execute their runs until a signal arrives; return the signal's exit code.
 
-    Runs that ended with the previous serving process continue, and one run makes up for all missed slots (`catch_up`). At
-    the end, active runs are stopped and schedules paused until they are served again. If the server goes away, serving
-    waits for it; PrefectLost if it comes back without the deployments.
+    Runs that ended with the previous serving process continue, and one run makes up for all missed slots (`catch_up`).
+    At the end, active runs are stopped and schedules paused until they are served again. If the server goes away,
+    serving waits for it; PrefectLost if it comes back without the deployments.
     """
     os.environ[SERVING_PID] = str(os.getpid())
     log = ServeLog(as_json)
@@ -329,8 +329,8 @@ class ServingRunner(Runner):
         self._log.report_end(self._name_deployment(run), run)
 
     async def _name_due(self, find_due: Any) -> list[FlowRun]:
-        """Return the due runs, and name them and the upcoming ones. A run with invalid parameters fails here with the reason:
-        Prefect would crash its process without one."""
+        """Return the due runs, and name them and the upcoming ones. A run with invalid parameters fails here with the
+        reason: Prefect would crash its process without one."""
         due: dict[UUID, FlowRun] = {run.id: run for run in await find_due()}
         ahead = {"deployment_id": {"any_": [*self._served]}, "state": {"type": {"any_": [StateType.SCHEDULED]}}}
         upcoming = await self._client.read_flow_runs(
@@ -361,8 +361,8 @@ class ServingRunner(Runner):
         self._log.report_end(self._name_deployment(run), run)
 
     async def _propose_cancelled(self, propose: Any, run: FlowRun, state_updates: dict[str, Any] | None = None) -> bool:
-        """Set a run that ends with serve, without being cancelled, to the stopped state; a run that finished while its process
-        was ending keeps its state."""
+        """Set a run that ends with serve, without being cancelled, to the stopped state; a run that finished while its
+        process was ending keeps its state."""
         state = (await self._client.read_flow_run(run.id)).state
         if state and (state.is_completed() or state.is_failed()):
             return False
@@ -370,7 +370,7 @@ class ServingRunner(Runner):
         return bool(await propose(run, (state_updates or {}) | (_STOPPED if is_stopped else {})))
 
     async def cancel_all(self) -> None:
-        """Stop all runs, after processes that are starting: Prefect would stop the others and wait for the end of those."""
+        """Stop all runs, once no process is starting: Prefect would wait for the end of such a run."""
         while self._scheduled_run_poller._submitting_flow_run_ids - {*self._process_manager.flow_run_ids()}:
             await asyncio.sleep(0.1)
         await super().cancel_all()
@@ -401,7 +401,7 @@ class ServingRunner(Runner):
         return await asyncio.to_thread(find_trouble, self._api)
 
     async def _look(self, was_lost: bool) -> str:
-        """Start due runs, stop cancelled ones and end killed ones; return the problem if that failed, else an empty text."""
+        """Start due runs, stop cancelled ones and end killed ones; return the problem, or an empty text."""
         observer = self._cancelling_observer
         assert observer is not None
         try:
@@ -421,7 +421,7 @@ class ServingRunner(Runner):
         return ""
 
     def _make_up_slots(self) -> None:
-        """Start a run for the last slot for which the server created none: it was away, or had just received the schedule."""
+        """Start a run for the last slot without one: the server was away, or had just received the schedule."""
         until = datetime.now(UTC) - _SETTLED
         for deployment_id, served in self._served.items():
             since = self._since[deployment_id]

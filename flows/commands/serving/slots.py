@@ -116,8 +116,8 @@ def handle_missed_slots(
 ) -> None:
     """Start one run for all missed slots, and cancel every other run that waits for one of them.
 
-    deployment: the server's state before it is served again. resumed: a run of this schedule continues, and makes up for
-    the missed slots.
+    deployment: the server's state before it is served again. resumed: a run of this schedule continues, and makes up
+    for the missed slots.
     """
     since = deployment.last_polled or deployment.created or now
     states = {"type": {"any_": [StateType.SCHEDULED]}}

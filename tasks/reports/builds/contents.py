@@ -1,7 +1,7 @@
 """The data of a build's page, and its rendering as HTML, Markdown and JSON.
 
-Everything comes from the published build: times and costs are those of its making, ages are as of its publishing. So the
-same build gives the same page.
+Everything comes from the published build: times and costs are those of its making, ages are as of its publishing. So
+the same build gives the same page.
 """
 
 import json
@@ -26,8 +26,7 @@ _SCRIPTED = (
 
 
 def tell_notice(build: BuildRecord) -> str:
-    """Return the notice that starts every text about a build, such as that scripted rows are no benchmark; empty if none
-    is needed."""
+    """Return the notice that starts every text about a build, such as for scripted rows; empty if none is needed."""
     if build.caution:
         return f"{build.caution[0].upper()}{build.caution[1:]}."
     if not is_scripted(build.lock):
@@ -237,7 +236,7 @@ class Shown:
 
 
 def render_build_html(page: BuildPage) -> str:
-    """Return the page as HTML without external scripts, styles, fonts or pictures, and with a policy that forbids them."""
+    """Return the page as HTML; a policy forbids external scripts, styles, fonts and pictures, and none are used."""
     return fill_page(
         "build.html",
         **read_browser(),

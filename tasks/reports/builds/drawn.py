@@ -37,8 +37,8 @@ _HELD_OUT = "Answers of the test part are held out: neither what this row rests 
 def draw_ids(db: Connection, benchmark: Benchmark, build_id: str, shown: Shown) -> tuple[list[str], int]:
     """Return a sample of row ids in the order of drawing, and the total number of rows.
 
-    Rows are drawn by a digest of their ids, evenly over the benchmark's parts, so that the same build gives the same sample
-    on any machine.
+    Rows are drawn by a digest of their ids, evenly over the benchmark's parts, so that the same build gives the same
+    sample on any machine.
     """
     table = benchmark.main_table
     part = f'CAST("{benchmark.part}" AS VARCHAR)' if benchmark.part in db.table(table).columns else "''"
@@ -57,7 +57,7 @@ def draw_ids(db: Connection, benchmark: Benchmark, build_id: str, shown: Shown) 
 def tell_rows(
     db: Connection, benchmark: Benchmark, build_id: str, ids: Sequence[str], shown: Shown
 ) -> tuple[list[RowTold], list[str]]:
-    """Return the first of these rows that fit on a page, sorted by id, and the errors of rows that could not be explained."""
+    """Return the first of these rows that fit on a page, sorted by id, and the errors of unexplained rows."""
     told: list[RowTold] = []
     values: dict[str, dict[str, str]] = {}
     room = MOST_BYTES

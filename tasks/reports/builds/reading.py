@@ -201,8 +201,8 @@ def _tell_bounds(spent: Mapping[str, Any]) -> str:
 
 
 def _draw_funnel(stages: Sequence[Stage]) -> Figure:
-    """Return the funnel of all stages; merged rows come last, and only if there are some, so that the other series have the
-    same colours on every page."""
+    """Return the funnel of all stages; merged rows come last, and only if there are some, so that the other series have
+    the same colours on every page."""
     kinds: dict[str, list[int]] = {
         "went on": [each.rows_out for each in stages],
         "rejected": [each.rejects for each in stages],

@@ -1,4 +1,4 @@
-"""Loads the provenance of rows from the warehouse: the row or its reject, its companion rows, and the calls it rests on."""
+"""Loads the provenance of rows from the warehouse: the row or its reject, its companion rows and its calls."""
 
 import json
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -15,10 +15,10 @@ Record = dict[str, Any]
 
 
 def trace_rows(db: Connection, benchmark: Benchmark, build_id: str, row_ids: Sequence[str]) -> list[Record]:
-    """Return the traces of rows, in the order of `row_ids`, with the keys `row`, `reject`, `beside`, `calls` and others.
+    """Return the traces of rows, in the order of `row_ids`, with `row`, `reject`, `beside`, `calls` and more.
 
-    `build_id`: a build, or a run that published nothing, which has only rejects. A row made from another (a translation of a
-    path, a path of a question) also rests on the calls of that row.
+    `build_id`: a build, or a run that published nothing, which has only rejects. A row made from another (a translation
+    of a path, a path of a question) also rests on the calls of that row.
     """
     locks = read_records(db, "SELECT lock FROM builds WHERE build_id = ?", build_id)
 
