@@ -1,7 +1,7 @@
-"""factmill from Python: read what was built and score answers, with no server and no network.
+"""The Python interface of factmill: read builds and score answers, without a server and without network access.
 
 Build first (`factmill build all` makes every benchmark in the embedded world), or name a folder that `factmill release`
-or `factmill export` wrote. Tables are Arrow's; `.to_pandas()` makes a data frame of one.
+or `factmill export` wrote. Tables are Arrow tables; `.to_pandas()` converts one to a data frame.
 
 >>> import factmill
 >>> store = factmill.open()  # the warehouse of factmill's home; or open("release/")
@@ -16,7 +16,7 @@ True
 >>> float(metrics.loc["greedy/share_idk", "value"]), int(metrics.loc["greedy/share_idk", "n"])
 (1.0, 3)
 
-What goes wrong is a `factmill.FactmillError`, which says what was found and what was expected.
+Every error is a `factmill.FactmillError`, which says what was found and what was expected.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ __all__ = ["FactmillError", "open", "questions", "score"]
 
 
 def open(path: str | Path | None = None) -> Store:
-    """Return what is read from: a warehouse file, a release or other folder of tables, or a build of the home's warehouse by its id.
+    """Open a warehouse file, a folder of tables such as a release, or a build of the home's warehouse by its id.
 
-    By default the home's warehouse. `store.builds()` lists builds, `store.table(name, build)` reads a table of one, by
-    default of the latest that has it; the metrics of an evaluation are its table `evaluation_metrics`.
+    The default is the home's warehouse. `store.builds()` lists builds. `store.table(name, build)` reads a table of a
+    build, by default of the latest that has it. The metrics of an evaluation are its table `evaluation_metrics`.
 
     >>> factmill.open().builds().column_names
     ['build_id', 'benchmark', 'author', 'world', 'rows', 'published_at', 'caution']
@@ -62,12 +62,13 @@ def questions(
     setting: str | Sequence[str] = (),
     **options: Any,
 ) -> list[dict[str, Any]]:
-    """Return what a model is asked: id, setting, question, messages and build each, as `factmill evaluate --questions` writes it.
+    """Return the questions of a benchmark as dicts with id, setting, question, messages and build.
 
-    `source`: as `open` takes it, or what that returned; by default the latest build of the home's warehouse: of whole builds of
-    the default source the newest, else the newest of all. `setting`: one or several, by default those of the paper. `options`: what else `factmill
-    evaluate BENCHMARK --help` names, as Python names it (`limit=20`, `languages=["eng"]`). Of a setting with several
-    turns the messages are the first.
+    They equal the output of `factmill evaluate --questions`. `source`: what `open` takes or returns; by default the
+    home's warehouse, there the newest complete build of the default source, else the newest build. `setting`: one or
+    several, by default those of the paper. `options`: the other options of `factmill evaluate BENCHMARK --help` under
+    their Python names (`limit=20`, `languages=["eng"]`). For a setting with several turns, the messages are those of
+    the first turn.
 
     >>> factmill.questions("slaq", setting="long", limit=1)[0]["messages"][-1]["role"]
     'user'
@@ -94,13 +95,13 @@ def score(
     asked: Sequence[Mapping[str, Any]] | None = None,
     **options: Any,
 ) -> Scored:
-    """Return what answers are worth: `.answers`, `.scores` and `.metrics` as Arrow tables, `.notes` on what does not fit.
+    """Score answers: `.answers`, `.scores` and `.metrics` are Arrow tables, `.notes` lists answers that do not fit.
 
-    The numbers are those of `factmill evaluate BENCHMARK --answers FILE`. `answers`: objects with id, answer and, where
-    there are several, setting, and the build of `questions`, which is then measured on; or id → answer; or a file of such objects, one a line; or oracle, guesser, silent.
-    A question without an answer is unscored, as missing. `asked`: rows of what was asked, as `.answers` has them, in place
-    of a source; `model`: what the model is called; the rest as in `questions`. No judge is asked: where there is one, the program `exact` stands in, and its
-    accuracy is a lower bound.
+    The numbers equal those of `factmill evaluate BENCHMARK --answers FILE`. `answers`: objects with id, answer, setting
+    (where there are several) and the build from `questions`, which then selects the build to measure on; or id →
+    answer; or a file with one such object a line; or oracle, guesser, silent. A question without an answer is unscored,
+    as missing. `asked`: question rows as in `.answers`, in place of a source; `model`: the model's name; the rest as in
+    `questions`. No judge model is called: the program `exact` replaces it, and its accuracy is a lower bound.
 
     >>> factmill.score("slaq", "oracle", setting="short").metrics["value"][0].as_py()
     1.0

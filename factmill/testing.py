@@ -1,11 +1,11 @@
-"""Checks for the package of a benchmark, which its own tests call; factmill's five are held to them too.
+"""Checks that the tests of a benchmark package call; factmill's own five benchmarks pass them too.
 
 >>> from factmill.testing import check_layers, check_record
 >>> check_layers("granola")
 >>> check_record("granola")
 
-`check_commands` builds the benchmark in the embedded world and tries every command on it. Each check raises AssertionError
-with what was found.
+`check_commands` builds the benchmark in the embedded world and runs every command on it. Each check raises
+AssertionError with what it found.
 """
 
 import json
@@ -39,9 +39,10 @@ NETWORK = (
     "urllib.request",
     "uvicorn",
 )
-"""Libraries that ask services. A package asks through `factmill.tasks.lookups` and its steps' batches, which record."""
+"""Libraries that call services. A package calls services through `factmill.tasks.lookups` and its steps' batches, which
+record every call."""
 DATABASE = ("duckdb",)
-"""A package's rows go through its steps; factmill.tasks.storage reads and writes them."""
+"""Database libraries. A package's rows pass through its steps; factmill.tasks.storage reads and writes them."""
 IMPURE = (
     *("assets", "clients", "engine", "evaluation", "graph", "lookups", "memory", "models", "options", "processes"),
     *("progress", "release", "reports", "settings", "storage", "world"),
@@ -50,7 +51,7 @@ IMPURE = (
 
 
 def check_layers(name: str) -> None:
-    """Hold the modules of a benchmark's package to the layers that factmill's own keep to."""
+    """Check that the modules of a benchmark's package respect the same import layers as factmill's own."""
     found = list(_list_forbidden_imports(name))
     assert not found, "\n".join(found)
 
@@ -77,7 +78,7 @@ def _list_forbidden_imports(name: str) -> Iterator[str]:
 
 
 def check_record(name: str) -> None:
-    """Hold a benchmark's record, and what it names, to what commands, Prefect's form, releases and locks expect of it."""
+    """Check a benchmark's record and what it names as commands, Prefect's form, releases and locks need it."""
     benchmark = find_benchmark(name)
     _check_names(benchmark)
     _check_options(benchmark)
@@ -119,7 +120,7 @@ def _check_options(benchmark: Benchmark) -> None:
 
 
 def _check_form(benchmark: Benchmark) -> None:
-    """Hold what Prefect shows of the flow's parameters to their models."""
+    """Check that Prefect's form shows the flow's parameters as their models define them."""
     form = load_flow(benchmark).parameters
     assert list(form.properties) == ["params", "run"], list(form.properties)
     for model in (benchmark.params, RunOptions):
@@ -129,11 +130,11 @@ def _check_form(benchmark: Benchmark) -> None:
 
 
 def check_commands(name: str, home: Path, *options: str) -> dict[str, Any]:
-    """Build a benchmark in the embedded world and try every command on it; return the report of the build.
+    """Build a benchmark in the embedded world and run every command on it; return the report of the build.
 
-    `home`: an empty folder for what is built. `options`: of `factmill build NAME`. The second build has to find the first;
-    rows are shown, the first is explained, the build is rebuilt byte for byte from its recorded calls, exported, released
-    and shown as a page. Built-in models are measured: `report["measured"]` is model → metric's id → value.
+    `home`: an empty folder for the output. `options`: options of `factmill build NAME`. A second build must find the
+    first. The check then shows rows, explains the first, rebuilds byte for byte from the recorded calls, exports,
+    releases and renders the page. It evaluates the built-in models: `report["measured"]` is model → metric id → value.
     """
     with prefect_server(home) as server:
         if server:
@@ -173,7 +174,7 @@ def _check_commands(benchmark: Benchmark, home: Path, *options: str) -> dict[str
 
 
 def _check_measured(name: str, model: str, measured: dict[str, Any], home: Path) -> dict[str, float]:
-    """Hold the command's figures of a built-in model to those of `factmill.score`; return them by metric's id."""
+    """Check the command's metrics of a built-in model against `factmill.score`; return metric id → value."""
     scored = factmill.score(
         name, model, source=home / "factmill.duckdb", setting=EVALUATIONS[name].plain
     ).metrics.to_pylist()

@@ -1,7 +1,7 @@
-"""The benchmarks that can be built: the records that installed packages name under the entry point `factmill.benchmarks`.
+"""Registry of benchmarks: the records that installed packages name under the entry point `factmill.benchmarks`.
 
-factmill's own five are found the same way. An entry point's name is the benchmark's; its value is where the record is
-(`module:NAME`). A package that cannot be loaded stops no other: `BROKEN` says why, as `factmill doctor` does.
+factmill's own five are found the same way. An entry point's name is the benchmark's name; its value locates the record
+(`module:NAME`). A package that fails to load stops no other: `BROKEN` holds the reason, and `factmill doctor` shows it.
 """
 
 from importlib.metadata import EntryPoint, entry_points
@@ -27,11 +27,11 @@ class BenchmarkPackage(NamedTuple):
 
 
 BENCHMARKS: dict[str, Benchmark] = {}
-"""By name, in the order in which `build all` makes them: factmill's own, then other packages'."""
+"""Name → benchmark, in the order of `build all`: factmill's own first, then those of other packages."""
 PACKAGES: dict[str, BenchmarkPackage] = {}
-"""Name of a benchmark → the package it comes from."""
+"""Name of a benchmark → the package that provides it."""
 BROKEN: dict[str, str] = {}
-"""Name of a benchmark that could not be loaded → package and reason."""
+"""Name of a benchmark that failed to load → package and reason."""
 
 
 def _load_benchmarks() -> None:
@@ -66,7 +66,7 @@ _load_benchmarks()
 
 
 def find_benchmark(name: str) -> Benchmark:
-    """Return a benchmark by name; UsageError when there is none."""
+    """Return a benchmark by name; UsageError if there is none."""
     if name in BROKEN:
         raise UsageError(f"the benchmark {name} could not be loaded from {BROKEN[name]}")
     if name not in BENCHMARKS:

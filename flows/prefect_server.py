@@ -1,8 +1,8 @@
-"""The Prefect API that a run talks to: the one that PREFECT_API_URL names, or a server of its own for its duration.
+"""The Prefect API of a run: the standing server that PREFECT_API_URL names, or factmill's own for its duration.
 
-A server of our own starts while sources are still being read, keeps its history in factmill's home (open it later with
-`prefect server start`), runs none of the scheduling services that a single run does not need, and ends with the run,
-even a killed one. The newest 200 runs stay in that history.
+factmill's own server starts while sources are still being read, keeps its history in factmill's home (open it later
+with `prefect server start`), runs none of the scheduling services, which a single run does not need, and ends with the
+run, even a killed one. The history keeps the newest 200 runs.
 """
 
 import base64
@@ -29,22 +29,22 @@ from factmill.tasks.storage.housekeeping.prefect_history import bound_history, f
 _START_TIMEOUT_S = 90.0
 _ANSWER_TIMEOUT_S = 10.0
 _OF_SERVER = 500
-"""HTTP's statuses from here on are the server's own trouble."""
+"""The lowest HTTP status that is a server error."""
 MOST_ENDINGS = 3
-"""Times that a server of our own may end during one flow before the flow is given up."""
+"""Number of unexpected exits of our own server after which a flow is given up."""
 _CLIENT_RETRIES = "1"
-"""Of a request to a server of our own that has ended: in its 5 s or so another starts. Prefect goes on for over a minute
-otherwise, and the end of a flow makes several requests."""
+"""Retries of a request to our own server after it has exited: they take about 5 s, in which another starts. By default
+Prefect retries for over a minute, and the end of a flow makes several requests."""
 _LOG_CHARACTERS = 600
 _APP = "prefect.server.api.server:create_app"
 _REFUSED = 401
-"""What a server answers whose password (PREFECT_SERVER_API_AUTH_STRING) is another than ours."""
+"""HTTP status of a server whose password (PREFECT_SERVER_API_AUTH_STRING) differs from ours."""
 LOOK_AGAIN_S = 2.0
-"""Between looks for a server that has gone away."""
+"""Seconds between polls of a server that has gone away."""
 _SERVE = f"""import gc, runpy
 gc.set_threshold{COLLECT_AFTER}
 runpy.run_module("uvicorn", run_name="__main__", alter_sys=True)"""
-"""`python -m uvicorn`, without looks for garbage in what is imported."""
+"""`python -m uvicorn`, with rarer garbage collection during imports."""
 _UNNEEDED = (
     "CANCELLATION_CLEANUP",
     "CLEANUP_RECONCILER",
@@ -57,13 +57,13 @@ _UNNEEDED = (
     "TRIGGERS",
 )
 _shared: list[ExitStack] = []
-"""What stops the server of `shared_server`, while one is open."""
+"""The exit stack of the open `shared_server`, which stops its server; empty if none is open."""
 _own: dict[str, "OwnServer"] = {}
-"""The servers of our own that run just now, by address."""
+"""Address → our own server, for those that are running."""
 
 
 def prefect_settings(home: Path) -> dict[str, str]:
-    """Return the Prefect settings of a run, as environment variables; none of them overrides one that is set."""
+    """Return the Prefect settings of a run as environment variables, without those that are already set."""
     wanted = {
         "PREFECT_HOME": str(home / "prefect"),
         "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
@@ -79,13 +79,13 @@ def prefect_settings(home: Path) -> dict[str, str]:
 
 
 def apply_prefect_settings(home: Path) -> None:
-    """Give Prefect the settings of a run, also where a benchmark's package has imported it before."""
+    """Apply the settings of a run to Prefect, even if a benchmark's package has already imported it."""
     os.environ.update(prefect_settings(home))
     _refresh_prefect()
 
 
 def _refresh_prefect() -> None:
-    """Have Prefect read the environment again, if it is imported: it does so by itself only then."""
+    """Make Prefect read the environment again if it is imported, since it does so only on import."""
     if context := sys.modules.get("prefect.context"):
         context.refresh_global_settings_context()
         sys.modules["prefect.logging.configuration"].setup_logging()
@@ -93,7 +93,8 @@ def _refresh_prefect() -> None:
 
 @contextmanager
 def shared_server() -> Iterator[None]:
-    """Let all runs within use one server, started by the first that needs one: Prefect reads its address only once."""
+    """Make all runs in this context use one server, which the first run that needs it starts: Prefect reads its address
+    only once."""
     with ExitStack() as stack:
         _shared.append(stack)
         try:
@@ -104,7 +105,7 @@ def shared_server() -> Iterator[None]:
 
 @contextmanager
 def prefect_server(home: Path) -> Iterator["OwnServer | None"]:
-    """Give the server of our own that runs use, started at once and stopped at the end; None where a standing one is used."""
+    """Start our own server for runs and stop it at the end; yield None instead if a standing server is used."""
     url = os.environ.get("PREFECT_API_URL", "")
     if url in _own:
         _own[url].renew()
@@ -120,20 +121,20 @@ def prefect_server(home: Path) -> Iterator["OwnServer | None"]:
 
 
 def find_standing() -> str:
-    """Return the address of the standing server that runs are watched on; empty where we have one of our own, without UI."""
+    """Return the address of the standing server; empty if runs use our own server, which has no UI."""
     url = os.environ.get("PREFECT_API_URL", "")
     return "" if url in _own else url
 
 
 def require_server(url: str) -> None:
-    """ServiceUnreachable unless something answers where PREFECT_API_URL says that a Prefect server is, and lets us in."""
+    """Raise ServiceUnreachable unless the Prefect server at this address answers and accepts our credentials."""
     if trouble := find_trouble(url):
         raise ServiceUnreachable(
             f"no Prefect server answers where PREFECT_API_URL says ({url}): {trouble}; start it "
             "(`prefect server start`), or unset PREFECT_API_URL, and factmill starts one of its own"
         )
     if _is_refused(url, {}):
-        from prefect.settings import get_current_settings  # takes a second, which only servers with a password cost
+        from prefect.settings import get_current_settings  # takes a second; only servers with a password need it
 
         settings = get_current_settings()
         headers, known = dict(settings.client.custom_headers), settings.api.auth_string
@@ -150,7 +151,7 @@ def require_server(url: str) -> None:
 
 
 def _is_refused(url: str, headers: Mapping[str, str]) -> bool:
-    """True where a server answers 401 to a request with these headers; its address /ready is open to all."""
+    """Return True if a server answers 401 to a request with these headers; its path /ready needs no credentials."""
     request = urllib.request.Request(f"{url.rstrip('/')}/admin/version", headers=dict(headers))
     try:
         with urllib.request.urlopen(request, timeout=_ANSWER_TIMEOUT_S):
@@ -162,14 +163,14 @@ def _is_refused(url: str, headers: Mapping[str, str]) -> bool:
 
 
 def await_server() -> None:
-    """Wait for as long as nothing answers where PREFECT_API_URL says that a standing Prefect server is."""
+    """Wait until the standing Prefect server, if there is one, answers."""
     while (url := find_standing()) and find_trouble(url):
         time.sleep(LOOK_AGAIN_S)
 
 
 @contextmanager
 def telling_lost_server(what: str = "the flow") -> Iterator[None]:
-    """Turn what Prefect makes of a server that has gone away into PrefectLost; what was done is kept. `what`: needs it."""
+    """Turn Prefect's errors about a lost server into PrefectLost; finished work is kept. `what`: its user."""
     own = _own.get(os.environ.get("PREFECT_API_URL", ""))
     before = len(own.endings) if own else 0
     try:
@@ -180,10 +181,10 @@ def telling_lost_server(what: str = "the flow") -> Iterator[None]:
         ours: BaseException | None = error
         while ours is not None and not isinstance(ours, FactmillError):
             ours = ours.__cause__ or ours.__context__
-        if own and ours:  # the error that ended the flow, where Prefect could not report it to its server
+        if own and ours:  # the error that ended the flow, which Prefect could not report to its server
             raise ours from None
         url = os.environ.get("PREFECT_API_URL", "")
-        # it may be back by now, after longer than Prefect's client is patient
+        # the server may be back by now, after Prefect's client has given up
         trouble = (own and "; ".join(own.endings[before:])) or find_trouble(url) or _tell_cut(error)
         if not url or not trouble:
             raise
@@ -197,8 +198,8 @@ def telling_lost_server(what: str = "the flow") -> Iterator[None]:
 
 
 def _tell_cut(error: Exception) -> str:
-    """Return what cut off a question to the Prefect server, or what was wrong there; nothing for any other error."""
-    # of the library that Prefect asks with, which nothing here imports
+    """Return why a request to the Prefect server failed, or its server error; empty for any other error."""
+    # errors of httpx, Prefect's HTTP library, which nothing here imports
     kinds = {each.__name__ for each in type(error).__mro__ if each.__module__ == "httpx"}
     if "TransportError" in kinds:
         return str(error) or type(error).__name__
@@ -207,12 +208,12 @@ def _tell_cut(error: Exception) -> str:
 
 
 def find_trouble(url: str) -> str:
-    """Return why no Prefect server answers at an address, or none that can reach its database; nothing where one does."""
+    """Return why no Prefect server with a working database answers at an address; empty if one does."""
     try:
         with urllib.request.urlopen(f"{url.rstrip('/')}/ready", timeout=_ANSWER_TIMEOUT_S):
             return ""
     except urllib.error.HTTPError as error:
-        # one that wants a key, or keeps this to itself, is there
+        # a server that demands a key, or hides this path, is running
         return f"it answers {error.code}, as without its database" if error.code >= _OF_SERVER else ""
     except (OSError, ValueError, HTTPException) as error:
         return str(getattr(error, "reason", error))
@@ -234,16 +235,16 @@ def _own_server(home: Path) -> Iterator["OwnServer"]:
 
 
 class OwnServer:
-    """A Prefect server that this process has started, and that may still be starting.
+    """A Prefect server that this process has started and that may still be starting.
 
-    One that ends unasked (killed, out of memory) is started again at the same address, since Prefect reads it only once.
+    After an unexpected exit (killed, out of memory) it restarts at the same address, since Prefect reads it only once.
     """
 
     def __init__(self, home: Path) -> None:
         port = free_port()
         self.url = f"http://{HOST}:{port}/api"
         self.endings: list[str] = []
-        """How it ended since the last flow began."""
+        """Descriptions of its unexpected exits since the last flow began."""
         options = f"--host {HOST} --port {port} --log-level error --lifespan on"
         self._command = [sys.executable, "-c", _SERVE, *f"--factory {_APP} {options}".split()]
         self._home, self._log = home, home / "prefect" / f"server-{os.getpid()}.log"
@@ -263,17 +264,17 @@ class OwnServer:
 
     @property
     def is_starting(self) -> bool:
-        """True until it has answered once since it was started."""
+        """True until the server has answered for the first time."""
         return not self._is_ready
 
     def renew(self) -> None:
-        """Count its endings from here on, for the next flow; start another where none is left."""
+        """Reset the exit count for the next flow, and restart the server if it was given up."""
         self.endings.clear()
         if self._failure:
             self._begin()
 
     def wait_ready(self) -> None:
-        """Wait until the server answers; the error that says why it cannot be started, where it ends again and again."""
+        """Wait until the server answers; raise the reason if it cannot start, or ServiceUnreachable after a timeout."""
         deadline = time.monotonic() + _START_TIMEOUT_S
         while time.monotonic() < deadline:
             if self._failure:
@@ -290,17 +291,17 @@ class OwnServer:
         )
 
     def recover(self) -> None:
-        """Wait for a server that flows can go on with, after one was lost; the history is put aside where that was why."""
+        """Wait for a usable server after a loss; a damaged history, if that was the cause, is moved aside."""
         require_home()
         if self._process.poll() is None and find_damage(history_of(self._home)):
             stop_child(self._process)
         self.wait_ready()
 
     def stop(self) -> None:
-        """Stop the server."""
+        """Stop the server and its supervision."""
         self._over.set()
         if not find_trouble(self.url):
-            self._made()  # one that was started in another's place may have been waited for by nobody
+            self._made()  # nobody may have waited for a restarted server
         stop_child(self._process)
         self._keeper.join()
         self._making.close()
@@ -308,22 +309,22 @@ class OwnServer:
 
     def _begin(self) -> None:
         self._start()
-        self._failure = None  # only now: where it cannot start, the next flow tries again
+        self._failure = None  # only after a successful start: otherwise the next flow tries again
         self._keeper = threading.Thread(target=self._keep, name="keeper of Prefect's server", daemon=True)
         self._keeper.start()
 
     def _start(self) -> None:
         self._home.mkdir(parents=True, exist_ok=True)
         self._log.parent.mkdir(0o700, exist_ok=True)
-        with suppress(PermissionError):  # of somebody else's
-            # parameters, logs and errors of runs are for one user, also those of earlier versions
+        with suppress(PermissionError):  # owned by another user
+            # parameters, logs and errors of runs are private to one user, also in folders of earlier versions
             self._log.parent.chmod(0o700)
         self._making.close()
         self._made = self._making.enter_context(making_history(self._home, say))
         self._process = start_child(self._command, self._log, self._environment, umask=0o077)
 
     def _keep(self) -> None:
-        """Start a server that ends unasked again, unless it does so too often."""
+        """Restart the server after each unexpected exit, unless there were too many."""
         while True:
             code = self._process.wait()
             if self._over.is_set():
@@ -354,16 +355,16 @@ class OwnServer:
 
 
 def send_event(event: str, resource: str, name: str, about: Mapping[str, Any]) -> None:
-    """Send an event to the standing server, if there is one, for automations; that it does not take it is a note, no error.
+    """Send an event for automations to the standing server, if there is one; a failure only prints a note.
 
-    `event`: such as drift.found; `resource`: of what kind it is, such as build; `name`: which one; `about`: as JSON has it.
+    `event`: such as drift.found; `resource`: its kind, such as build; `name`: its id; `about`: the payload, JSON-able.
     """
     url = find_standing()
     if not url:
         return
     if not (trouble := find_trouble(url)):
         apply_prefect_settings(home())
-        # Prefect is imported when its settings stand, by commands that need it alone
+        # import Prefect only after its settings are in the environment, and only in commands that need it
         from prefect.client.orchestration import get_client
         from prefect.events import Event
 
@@ -375,7 +376,7 @@ def send_event(event: str, resource: str, name: str, about: Mapping[str, Any]) -
         try:
             with get_client(sync_client=True) as client:
                 client.request("POST", "/events", json=[told.model_dump(mode="json")])
-        except Exception as error:  # noqa: BLE001 - what was done is done, whatever the server makes of the news
+        except Exception as error:  # noqa: BLE001 - the work is done, whether or not the server takes the event
             trouble = str(error)
     if trouble:
         say(f"note: factmill.{event} is not told to the Prefect server at {url.removesuffix('/api')}: {trouble}")

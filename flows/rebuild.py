@@ -1,4 +1,4 @@
-"""Rebuilds: a flow that makes chosen benchmarks one after another, and measures models on them."""
+"""The rebuild flow, which builds benchmarks one after another, evaluates models on them and releases them."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -42,11 +42,11 @@ M = TypeVar("M", BuildReport, str)
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of one build or evaluation."""
+    """Outcome of one build, evaluation or release."""
 
     what: str
     ending: str
-    """made, failed, stopped (before it crossed a bound), or left alone (another run is at it)."""
+    """made, failed, stopped (by the budget), or left alone (another run is making it)."""
     said: str
 
 
@@ -58,7 +58,7 @@ def rebuild(params: RebuildParams = RebuildParams(), run: RunOptions = RunOption
 
 
 def rebuild_all(params: ChosenBenchmarks, run: RunOptions) -> str:
-    """Rebuild, and return what was made. BuildError, when all is done, says what failed and why."""
+    """Rebuild and return a summary; at the end, BuildError lists failures, BudgetReached what was stopped."""
     check_keys(params, run)
     chosen = params.chosen()
     with holding(work_folder(warehouse_of(run)) / "rebuild", "rebuilding"), ending_with_a_part():
@@ -86,7 +86,7 @@ def rebuild_all(params: ChosenBenchmarks, run: RunOptions) -> str:
 
 
 def _rebuild(benchmark: Benchmark, params: ChosenBenchmarks, purse: Purse) -> list[Outcome]:
-    """Build a benchmark and measure models on it, each a run of its own below this one: build → evaluate (→ release)."""
+    """Build a benchmark, evaluate models on it and perhaps release it; builds and evaluations are child runs."""
     own: Params = getattr(params, benchmark.name)
     build, report = _try(benchmark.name, lambda: make_build(benchmark, own, purse.left))
     outcomes = [build]
@@ -111,7 +111,7 @@ def _rebuild(benchmark: Benchmark, params: ChosenBenchmarks, purse: Purse) -> li
 
 
 def _evaluate(evaluation: Evaluation, params: EvaluationParams, run: RunOptions) -> BuildReport:
-    # what models say does not change with items and pages
+    # answers of models do not change with items and pages
     made = make_build(evaluation, params, settle_batches(params, run.model_copy(update={"since": None})))
     report_evaluation(warehouse_of(run), made.build_id, home() / "reports")
     return made
@@ -123,12 +123,12 @@ def _try(what: str, make: Callable[[], M]) -> tuple[Outcome, M | None]:
         report = make()
         outcome = Outcome(what, "made", report if isinstance(report, str) else tell_build(report))
     except PrefectLost:
-        raise  # the whole rebuild waits for the server, and then finds what is made
+        raise  # the whole rebuild waits for the server and then finds the finished parts
     except BuildHeld as held:
         outcome = Outcome(what, "left alone", str(held))
     except BudgetReached as reached:
         outcome = Outcome(what, "stopped", str(reached))
-    except Exception as error:  # noqa: BLE001 - whatever fails, the others go on; its own run tells it whole
+    except Exception as error:  # noqa: BLE001 - the others go on; the child run holds the full error
         outcome = Outcome(what, "failed", name_error(error))
     progress.log(f"{what}: {outcome.ending}: {outcome.said}", "error" if outcome.ending == "failed" else "info")
     return outcome, report
@@ -136,7 +136,7 @@ def _try(what: str, make: Callable[[], M]) -> tuple[Outcome, M | None]:
 
 @contextmanager
 def ending_with_a_part() -> Iterator[None]:
-    """Let this run be cancelled when somebody cancels a run below it: one process makes them all."""
+    """Cancel this run when a user cancels one of its child runs: one process makes them all."""
     run_id, over = FlowRunContext.get().flow_run.id, threading.Event()  # type: ignore[union-attr]
     thread = threading.Thread(target=copy_context().run, args=(_cancel_with_a_part, run_id, over), daemon=True)
     thread.start()
@@ -156,5 +156,5 @@ def _cancel_with_a_part(run_id: UUID, over: threading.Event) -> None:
                         run_id, Cancelling(message=f"{found[0].name} was cancelled, and this with it")
                     )
                     return
-            except Exception:  # noqa: BLE001, S112 - a server that is away cancels nothing, and is told by the build itself
+            except Exception:  # noqa: BLE001, S112 - a server that is away cancels nothing; the build itself reports it
                 continue

@@ -1,6 +1,6 @@
-"""A benchmark's flow, made of its record and the list of its steps, and the pause in which people decide on what it flagged.
+"""Makes a benchmark's Prefect flow from its record and steps; pauses a run for decisions on flagged rows.
 
-A lock follows this module by definition (tasks/engine/naming/rooms.py), and a recipe to every step that its list names.
+A lock covers this module by definition (tasks/engine/naming/rooms.py), and with a recipe every step in its list.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -26,7 +26,7 @@ from factmill.tasks.storage.builds import find_build
 from factmill.tasks.storage.reviews import load_decisions, read_queue_of, save_decisions
 
 PATIENCE_S = 7 * 24 * 3600
-"""So long a run waits before it fails; what was published before stays."""
+"""Time limit of a pause for decisions, after which the run fails; the published build stays."""
 _LOOK_EVERY_S = 2
 _HOW = (
     "{rows} rows that a check flagged wait for a decision; the artifact {key} of this run lists them. Submit goes on with "
@@ -39,7 +39,7 @@ _COLUMNS = (
     "`proposed`; `reviewer`: your name; `note`, if you like. Leave the other columns as they are."
 )
 _READ = ("flag", "detail", "context", "proposed", "row_id", "id")
-"""Columns of the artifact, in the order in which they are read."""
+"""Columns of the artifact, in reading order."""
 
 
 class Decisions(RunInput):
@@ -50,10 +50,10 @@ class Decisions(RunInput):
 
 
 def ask_for_decisions(report: BuildReport, run: RunOptions) -> int:
-    """Pause this flow run until somebody has decided on the open items of a build; return how many decisions came.
+    """Pause this flow run until people decide on a build's open review items; return the number of decisions.
 
-    They come in the form, or meanwhile by `factmill review import`, and are kept in the warehouse. SourceError when the
-    form's text cannot be read.
+    Decisions arrive in the form, or by `factmill review import`, and are stored in the warehouse. SourceError if the
+    form's text cannot be parsed.
     """
     warehouse = warehouse_of(run)
     queue = read_queue_of(warehouse, find_build(warehouse, report.build_id))
@@ -85,12 +85,12 @@ def ask_for_decisions(report: BuildReport, run: RunOptions) -> int:
 I = TypeVar("I", bound=Inputs)  # noqa: E741 - inputs
 Step = Task[..., Receipt]
 Left = Mapping[Step, Dataset]
-"""Step → the rows that it left, in the order of the steps."""
+"""Step → its output rows, in the order of the steps."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """A step, and how rows are passed through it; `Build.stage` says what each option means."""
+    """A step and the options with which rows pass through it; see `Build.stage`."""
 
     step: Step
     whole: bool = False
@@ -106,12 +106,12 @@ def make_recipe(
     check: Callable[[Run, I], None] | None = None,
     publish: Callable[[Build, Left], BuildReport] | None = None,
 ) -> Flow[..., BuildReport]:
-    """Return the Prefect flow that builds a benchmark: it takes `params` and `run`, and has the record's name.
+    """Return the Prefect flow that builds a benchmark; it takes `params` and `run` and has the record's name.
 
-    `load`: the step that reads the source, or what chooses it by the inputs. `units`: what that step reads by, a batch each;
-    the source's files by default. `check`: raises a named error for parameters that no service can serve, before anything
-    is read. `publish`: publishes what the steps left; by default the last step's rows are the main table. Where people
-    are asked for decisions (`--review ask`) and some come, the build is made again with them.
+    `load`: the step that reads the source, or a function that chooses it from the inputs. `units`: names of the
+    source's units, one batch each; by default its files. `check`: raises a named error, before anything is read, for
+    parameters that no service can fulfil. `publish`: publishes the steps' output; by default the last step's rows are
+    the main table. If people are asked for decisions (`--review ask`) and make some, the build is made again with them.
     """
 
     def make(params: Params, run: RunOptions) -> BuildReport:
@@ -129,7 +129,7 @@ def make_recipe(
             report = publish(build, left) if publish else build.publish({record.main_table: rows.table(record.row)})
             leave_artifacts(record, report, rows.all_rows())
         if getattr(params, "review", None) == "ask" and ask_for_decisions(report, run):
-            # what is still open is left out
+            # items that are still open are left out
             return make(params.model_copy(update={"review": "manual"}), run)
         return report
 

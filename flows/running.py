@@ -1,7 +1,7 @@
-"""Making and verifying builds from the command: lock first, then, if there is something to do, Prefect and the flow.
+"""Makes and verifies builds for commands: resolves the lock first, and starts Prefect and the flow only if needed.
 
-A build whose lock is already published is left as it is, without starting anything. Prefect is imported only after its
-settings stand in the environment.
+A build whose lock is already published is returned as it is, without starting anything. Prefect is imported only after
+its settings are in the environment.
 """
 
 import time
@@ -44,10 +44,9 @@ R = TypeVar("R")
 def make_build(
     benchmark: Benchmark, params: Params, run: RunOptions, force: bool = False, recipe: Recipe | None = None
 ) -> BuildReport:
-    """Make a build, or return the one that is there with exactly the same lock (unless forced or refreshed), and with no
-    reply that is too old.
+    """Make a build, or return the one with exactly the same lock and no expired reply (unless forced or refreshed).
 
-    `recipe`: makes it where that is not a flow run of its own. NothingPublished when no row was read, or none came through.
+    `recipe`: makes the build in place of a flow run of its own. NothingPublished if no row was read, or none remained.
     """
     started = time.perf_counter()
     inputs = benchmark.lock_inputs(params, run)
@@ -55,7 +54,7 @@ def make_build(
     for note in inputs.notes:
         say(f"note: {note}")
     if run.since is not None:
-        # the build whose replies are looked through is named by its id
+        # name the earlier build, whose replies are revalidated, by its id
         earlier = find_earlier(benchmark.name, lock, run)
         if earlier is None:
             say(
@@ -93,10 +92,10 @@ def make_build(
 
 
 def verify_build(benchmark: Benchmark, record: BuildRecord, run: RunOptions) -> dict[str, dict[str, Any]]:
-    """Build again from the recorded calls alone and return table → expected and found SHA-256.
+    """Rebuild from the recorded calls alone; return table → expected and found SHA-256, rows and agreement.
 
-    Nothing outside is asked: a call that was not recorded is a ReplayMiss. Nothing is published. OldBuild when its
-    parameters are not those of today.
+    No service is called: a call that was not recorded raises ReplayMiss. Nothing is published. OldBuild if the build's
+    parameters no longer validate.
     """
     origin = record.origin
     told = {"world": origin["world"], "graph": origin["graph"], "mode": "replay", "pinned_build": record.build_id}
@@ -122,7 +121,7 @@ def verify_build(benchmark: Benchmark, record: BuildRecord, run: RunOptions) -> 
 
 
 def load_flow(benchmark: Benchmark) -> Any:
-    """Return a benchmark's Prefect flow, whose runs can be watched; Prefect is imported only here."""
+    """Return a benchmark's Prefect flow with tracked runs; Prefect is imported only here."""
     from factmill.flows.watching.artifacts import leave_evaluation
     from factmill.flows.watching.runs import watched
 
@@ -134,9 +133,9 @@ def load_flow(benchmark: Benchmark) -> Any:
 def opened_recipe(
     benchmark: Benchmark, run: RunOptions, find_made: Callable[[], BuildReport | None] = lambda: None
 ) -> Iterator[Recipe]:
-    """Yield a benchmark's flow, ready to be called: a Prefect server runs.
+    """Yield a benchmark's flow as a function, with a running Prefect server.
 
-    `find_made`: returns the build where it is published, though Prefect was lost before it knew.
+    `find_made`: returns the build if it was published before Prefect was lost.
     """
     apply_prefect_settings(require_home())
     require_temporary_folder()
@@ -144,8 +143,8 @@ def opened_recipe(
         if server and server.is_starting:
             mention("starting Prefect …")
         flow = load_flow(benchmark)
-        # what the stages will need is imported while the Prefect server is still starting on the other core; the record of an
-        # evaluation names none, and what it asks is models, as a rule
+        # import the modules of the stages while the Prefect server starts on the other core; an evaluation's record has
+        # no `evaluation`, and evaluations mostly call models only
         if benchmark.evaluation:
             for module in ("clients.pageviews", "clients.sparql", "world.replies"):
                 import_module(f"factmill.tasks.{module}")
@@ -162,8 +161,10 @@ def opened_recipe(
 
 
 def keep_making(make: Callable[[], R], server: OwnServer | None, find_made: Callable[[], R | None]) -> R:
-    """Return what a flow makes, which begins again where it loses a server of our own: finished batches and recorded calls
-    are found again. PrefectLost where a standing server is lost, or our own again and again."""
+    """Run a flow; restart it if our own server is lost, reusing finished batches and recorded calls.
+
+    PrefectLost if a standing server is lost, or our own too often.
+    """
     makings = 0
     while True:
         makings += 1
@@ -171,7 +172,7 @@ def keep_making(make: Callable[[], R], server: OwnServer | None, find_made: Call
             with telling_lost_server():
                 return make()
         except PrefectLost as lost:
-            # what is published stays so, though Prefect does not know
+            # a published build stays published, even if Prefect does not know
             if made := find_made():
                 say(f"note: {lost}")
                 return made
@@ -185,7 +186,7 @@ def keep_making(make: Callable[[], R], server: OwnServer | None, find_made: Call
 
 
 def prepare() -> None:
-    """Make once what builds need: Prefect's database, the embedded world's store, graph and encoder, compiled kernels."""
+    """Prepare the home for builds: Prefect's database, embedded world (store, graph, encoder), compiled kernels."""
     folder = require_home()
     apply_prefect_settings(folder)
     with prefect_server(folder) as server:
@@ -205,7 +206,7 @@ def prepare() -> None:
 
 
 def _has_aged(record: BuildRecord, run: RunOptions) -> bool:
-    """True when a build rests on replies that are older than the world, or the options, allow."""
+    """Return True if a build rests on replies older than the world or the options allow."""
     ages = find_run_ages(run)
     return bool(ages) and rests_on_older(
         warehouse_of(run), record.build_id, find_oldest_moments(ages, datetime.now(UTC))

@@ -1,8 +1,8 @@
-"""The benchmarks' flows as deployments run them: `factmill.flows.served.granola`, or whichever benchmark there is.
+"""The benchmarks' flows for deployments: `factmill.flows.served.granola`, and likewise for every other benchmark.
 
-Such a flow is the recipe's, with what the command does beside: a build that is there already, or that another run is
-making, is left alone, and an error that has a name is the run's last message, in one line. The process of such a run
-does nothing else, so it may be ended.
+Such a flow runs the recipe with the command's behaviour: it leaves alone a build that exists or that another run is
+making, and a named error becomes the run's final message, in one line. The run's process does nothing else, so it may
+be ended.
 """
 
 import atexit
@@ -32,17 +32,17 @@ from factmill.tasks.options import BuildReport, Params, RunOptions
 from factmill.tasks.processes import die_with_parent, end_soon, own_process
 
 STOP_GRACE_S = 2.0
-"""A runner that stops a run looks after three seconds whether its process is gone."""
+"""Seconds within which a stopped run's process ends; the runner checks after three."""
 SERVING_PID = "FACTMILL_SERVING_PID"
-"""Environment variable by which `factmill serve` tells its runs who it is."""
+"""Environment variable in which `factmill serve` passes its process id to its runs."""
 LEFT_ALONE = "LeftAlone"
-"""Name of the state of a run that found another at its work."""
+"""State name of a run that found another run making the same build."""
 BOUND_REACHED = "BoundReached"
-"""Name of the state of a run that stopped before it crossed a bound; the next one goes on."""
+"""State name of a run that stopped before it exceeded its budget; the next run continues."""
 
 
 def make_served(benchmark: Benchmark) -> Flow[..., State[Any]]:
-    """Return a benchmark's flow as deployments run it; it takes what the recipe takes."""
+    """Return a benchmark's flow for deployments, with the recipe's parameters."""
     recipe = load_flow(benchmark)
 
     @wraps(recipe.fn)
@@ -50,7 +50,7 @@ def make_served(benchmark: Benchmark) -> Flow[..., State[Any]]:
         def make() -> str:
             report = make_build(benchmark, params, run, recipe=recipe.fn)
             told = tell_build(report)
-            if report.up_to_date:  # a run that had nothing to make has told nothing of it yet
+            if report.up_to_date:  # a run with nothing to make has logged nothing yet
                 progress.log(told)
             else:
                 leave_page(report)
@@ -64,17 +64,16 @@ def make_served(benchmark: Benchmark) -> Flow[..., State[Any]]:
 
 
 def __getattr__(name: str) -> Flow[..., State[Any]]:
-    """Give a benchmark's flow by its name, which is how Prefect asks for it; none of the others is imported."""
+    """Return a benchmark's flow by name, as Prefect looks it up; the others are not imported."""
     if name not in BENCHMARKS:
         raise AttributeError(name)
     return make_served(BENCHMARKS[name])
 
 
 def end_in_state(make: Callable[[], str]) -> State[Any]:
-    """Return the state that a run ends in: completed, with what `make` returns as message, or failed with the error's.
+    """Run `make` and return the final state: completed with its result as message, or failed with the error's message.
 
-    Where the Prefect server has gone away, the run waits for it and makes what is left; what is made is told when there
-    is a server to tell.
+    If the Prefect server goes away, the run waits for it and makes the rest; the state is returned once one answers.
     """
     own_run()
     try:
@@ -83,7 +82,7 @@ def end_in_state(make: Callable[[], str]) -> State[Any]:
             await_server()
             state = _end_in_state(make)
         await_server()
-    except BaseException:  # a stop, which Prefect reports; to a server that is away it would try to for minutes
+    except BaseException:  # a stop, which Prefect reports; with the server away, it would retry for minutes
         if (url := find_standing()) and find_trouble(url):
             end_soon()
         raise
@@ -91,7 +90,7 @@ def end_in_state(make: Callable[[], str]) -> State[Any]:
 
 
 def _end_in_state(make: Callable[[], str]) -> State[Any] | None:
-    """Return the state; None where the Prefect server has gone away."""
+    """Return the final state; None if the Prefect server has gone away."""
     try:
         with telling_lost_server():
             return Completed(message=make())
@@ -108,12 +107,12 @@ def _end_in_state(make: Callable[[], str]) -> State[Any] | None:
 
 
 def name_error(error: Exception) -> str:
-    """Return an error with its name."""
+    """Return an error's class name and message."""
     return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
 
 
 def tell_build(report: BuildReport) -> str:
-    """Return what a build came to, in a line."""
+    """Return a build's result in one line."""
     if report.up_to_date:
         return f"{report.build_id} is there already, made of exactly these inputs: {report.rows} rows"
     return (
@@ -124,20 +123,20 @@ def tell_build(report: BuildReport) -> str:
 
 
 def carry_out() -> None:
-    """Carry out the run that Prefect's environment names, in a process that from its beginning ends with the one that serves."""
+    """Execute the run that Prefect's environment names, in a process that ends with the serving process."""
     own_run()
     runpy.run_module("prefect.engine", run_name="__main__")
 
 
 def own_run() -> None:
-    """Let the process of a deployment's run be ended: by the one that started it, with that one, and soon when told so."""
+    """Configure the process of a deployment's run: it ends soon after a stop, and together with the serving process."""
     if not os.environ.get("PREFECT__FLOW_RUN_ID"):
         return
     settle_memory()
-    # Ctrl-C, and a terminal's end, reach all processes of a terminal; the one that serves then stops its runs
+    # Ctrl-C and the closing of a terminal reach all its processes; the serving process then stops its runs
     for number in (signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
-    # what Prefect has running beside a flow prints tracebacks there when its server goes away; runs print nothing there
+    # Prefect's background threads print tracebacks to stdout when its server goes away; runs print nothing there
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     for name in ("asyncio", "APILogWorker", "EventsWorker"):
         logging.getLogger(name).setLevel(logging.CRITICAL)
@@ -148,8 +147,8 @@ def own_run() -> None:
 
 
 def _leave_quickly() -> None:
-    """Let the interpreter be taken down without looking through all objects, which takes it up to five seconds, and
-    without what DuckDB's bindings then say of leaks."""
+    """Skip the garbage collection at interpreter shutdown, which takes up to five seconds, and silence the leak
+    warnings of DuckDB's bindings."""
     gc.freeze()
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
 

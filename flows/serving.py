@@ -1,4 +1,4 @@
-"""What rebuilds and `factmill serve` are told, and what of it cannot be carried out; nothing here imports Prefect."""
+"""Options of rebuilds and `factmill serve`, and their checks; nothing here imports Prefect."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -60,11 +60,11 @@ class ChosenBenchmarks(Params):
     """Release also where nothing tells why rows changed since the release before."""
 
     def chosen(self) -> list[Benchmark]:
-        """Return the benchmarks that are made, in the order of all."""
+        """Return the benchmarks to build, in the registry's order."""
         return [each for name, each in BENCHMARKS.items() if not self.benchmarks or name in self.benchmarks]
 
     def evaluations(self, benchmark: Benchmark) -> list[tuple[str, Evaluation]]:
-        """Return which models are measured on a benchmark, each with how."""
+        """Return (model, evaluation) for each model to evaluate on a benchmark."""
         how = EVALUATIONS.get(benchmark.name)
         return [(model, how) for model in self.evaluate] if how else []
 
@@ -76,7 +76,7 @@ _settings: dict[str, Any] = {
 RebuildParams: type[ChosenBenchmarks] = create_model(
     "RebuildParams", __base__=ChosenBenchmarks, __doc__=ChosenBenchmarks.__doc__, **_settings
 )
-"""The same, with each benchmark's own parameters under its name."""
+"""ChosenBenchmarks with each benchmark's own parameters under its name."""
 
 
 class ServeOptions(ChosenBenchmarks, RunOptions):
@@ -109,9 +109,9 @@ class ServeOptions(ChosenBenchmarks, RunOptions):
     def run_options(self, period_s: float | None = None) -> RunOptions:
         """Return the options of the runs; `period_s`: seconds between rebuilds.
 
-        Where neither they nor the world's file give an age, replies are too old after half the period: those of one
-        rebuild serve it to its end, and the next asks again. As old as the period none would be yet, since each came a
-        little after its rebuild had begun.
+        If neither the options nor the world's file set an age, replies expire after half the period: they last to the
+        end of their rebuild, and the next rebuild fetches them again. With the full period, none would have expired by
+        then, since each reply arrives a little after its rebuild begins.
         """
         told = {name: getattr(self, name) for name in RunOptions.model_fields}
         world = load_world(self.world, self.graph)
@@ -126,9 +126,9 @@ class ServeOptions(ChosenBenchmarks, RunOptions):
 
 
 def read_config(path: Path) -> tuple[dict[str, Any], dict[str, Params]]:
-    """Return what a TOML file tells `factmill serve`, and benchmark → parameters for those that have a table.
+    """Return the options in a TOML file for `factmill serve`, and benchmark → parameters for those with a table.
 
-    SettingsError names file, key and what was expected.
+    SettingsError names the file, the key and what was expected.
     """
     try:
         told = read_toml(path)
@@ -146,9 +146,9 @@ def read_config(path: Path) -> tuple[dict[str, Any], dict[str, Params]]:
 
 
 def check_runs(params: ChosenBenchmarks, run: RunOptions) -> None:
-    """Raise what keeps a rebuild from being begun: a wrong world, a key that is not set, a source that is not there.
+    """Raise an error if a rebuild cannot start: an invalid world, a missing key, a missing source.
 
-    The error's text begins with the benchmark's name.
+    The message begins with the benchmark's name.
     """
     check_keys(params, run)
     for benchmark in params.chosen():
@@ -158,8 +158,7 @@ def check_runs(params: ChosenBenchmarks, run: RunOptions) -> None:
 
 
 def check_keys(params: ChosenBenchmarks, run: RunOptions) -> None:
-    """Raise SettingsError for a wrong world, a model to measure that it does not have, a key that is not set, and a contact
-    address that is missing."""
+    """Raise SettingsError for an invalid world, an unknown model, a missing key or a missing contact address."""
     world = load_world(run.world, run.graph)
     for benchmark in params.chosen():
         roles = {*benchmark.roles(getattr(params, benchmark.name))}
@@ -176,9 +175,9 @@ def check_keys(params: ChosenBenchmarks, run: RunOptions) -> None:
 
 
 def read_parameters(flow: str, parameters: Mapping[str, Any]) -> tuple[Params, RunOptions]:
-    """Return the parameters of a flow's run as they came from outside.
+    """Return the validated parameters of a flow run, given from outside.
 
-    flow: a benchmark's name, or `rebuild`. UsageError names each that is unknown, with what was probably meant, or wrong.
+    flow: a benchmark's name, or `rebuild`. UsageError names unknown parameters, with suggestions, and invalid ones.
     """
     models: dict[str, type[Params] | type[RunOptions]] = {
         "params": BENCHMARKS[flow].params if flow in BENCHMARKS else RebuildParams,
@@ -186,7 +185,7 @@ def read_parameters(flow: str, parameters: Mapping[str, Any]) -> tuple[Params, R
     }
     faults = []
     for name in (each for each in parameters if each not in models):
-        # one that stands outside of the models may have been meant in one of them
+        # a name outside of the models may belong into one of them
         hints = ((owner, suggest_name(name, model.model_fields)) for owner, model in models.items())
         inside = next((hint.replace("mean ", f"mean {owner}.") for owner, hint in hints if hint), "")
         faults.append(f"{name}: there is no such parameter{inside or suggest_name(name, models)}")
@@ -202,7 +201,7 @@ def read_parameters(flow: str, parameters: Mapping[str, Any]) -> tuple[Params, R
 
 
 def _describe_fault(name: str, model: type[BaseModel], fault: Any) -> str:
-    """Return what is wrong with a parameter: its place, and the name that was probably meant."""
+    """Return the error of a parameter: its place and the message, or a suggestion for an unknown name."""
     place = [str(part) for part in fault["loc"]]
     where = ".".join([name, *place])
     if fault["type"] != "extra_forbidden":

@@ -1,7 +1,7 @@
-"""Where the command begins: from the first moment on, while libraries are imported too, a stop is told in one line.
+"""Entry point of the command: a stop prints one line from the first moment, even while libraries are imported.
 
-Nothing but what is quick to import is imported here before signals are caught. What a stop costs is what was under way:
-replies and finished batches are kept, so an end in the middle of anything is as good as any other.
+Before signal handlers are in place, this module imports only what loads quickly. A stop loses only work in progress:
+replies and finished batches are stored, so the process may end at any point.
 """
 
 import os
@@ -14,15 +14,15 @@ from factmill.tasks.memory import find_shortage, settle_memory
 from factmill.tasks.processes import end_soon, own_process
 
 INTERRUPTED, TERMINATED = 128 + signal.SIGINT, 128 + signal.SIGTERM
-"""What the command ends with after Ctrl-C and after SIGTERM, as shells have it."""
+"""Exit codes after Ctrl-C and after SIGTERM, by the convention of shells."""
 _stops: list[int] = []
-"""Exit code of the signal that stops this process, once one has come."""
+"""Exit code of the signal that stops this process; empty until one arrives."""
 _reported: list[bool] = []
 _STOPPED = "stopped; what was done is kept, the same command goes on from here"
 
 
 def main() -> NoReturn:
-    """Run the command."""
+    """Run the command and end the process."""
     _open_streams()
     settle_memory()
     try:
@@ -31,7 +31,7 @@ def main() -> NoReturn:
 
         run()
     except BaseException as error:
-        # what is interrupted while it is imported may end with any error
+        # an interrupted import may end with any error
         if not _stops:
             if short := find_shortage(error):
                 end(1, short)
@@ -40,8 +40,8 @@ def main() -> NoReturn:
 
 
 def _open_streams() -> None:
-    """Put nothing's file where standard input, output or error is closed: else the next file that is opened takes its number,
-    and what libraries print ends in the warehouse."""
+    """Open the null device in place of a closed standard stream; otherwise the next file to be opened takes its number,
+    and output of libraries ends up in the warehouse."""
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         if getattr(sys, name) is None:
             descriptor = os.open(os.devnull, os.O_RDWR)
@@ -50,7 +50,7 @@ def _open_streams() -> None:
 
 
 def catch_signals() -> None:
-    """Let Ctrl-C raise KeyboardInterrupt, SIGTERM and SIGHUP SystemExit; a second one, or four seconds, end the process."""
+    """Make Ctrl-C raise KeyboardInterrupt, SIGTERM and SIGHUP SystemExit; a second signal or 4 s end the process."""
     own_process(lambda short: end(1 if short else find_stop() or TERMINATED, short))
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is not signal.SIG_IGN:
@@ -58,12 +58,12 @@ def catch_signals() -> None:
 
 
 def find_stop() -> int | None:
-    """Return the exit code of the signal that stops this process; None: there was none."""
+    """Return the exit code of the signal that stops this process; None if none arrived."""
     return _stops[0] if _stops else None
 
 
 def report_early_end(short: str = "") -> None:
-    """Print, once, why the command ends before it is done: what the system has no more of, or that it was stopped."""
+    """Print once why the command ends early: `short`, the resource that ran out, or that the command was stopped."""
     if not _reported:
         _reported.append(True)
         sys.stderr.write(f"\nfactmill: {short or _STOPPED}\n")
@@ -71,7 +71,7 @@ def report_early_end(short: str = "") -> None:
 
 
 def end(code: int, short: str = "") -> NoReturn:
-    """Report the early end, and end the process at once; children end with it."""
+    """Report the early end and exit the process at once; child processes end with it."""
     report_early_end(short)
     os._exit(code)
 
@@ -89,7 +89,7 @@ def _stop(number: int, _frame: FrameType | None) -> None:
 
 
 def _end_where_lost(lost: "sys.UnraisableHookArgs") -> None:
-    """End the process when what is raised to stop it comes up in a finalizer, which would print it and go on."""
+    """End the process when the stop exception is raised in a finalizer, which would print it and go on."""
     if isinstance(lost.exc_value, KeyboardInterrupt | SystemExit):
         end(_stops[0])
     sys.__unraisablehook__(lost)

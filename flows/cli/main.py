@@ -1,7 +1,7 @@
-"""The command `factmill`: what it is made of, and how it ends; what each command does is in its module in flows/commands.
+"""The command `factmill`: its subcommands and exit codes; each subcommand has a module in flows/commands.
 
-Exit codes: 0 right, 1 a build or a check failed, 2 wrong usage, 3 a bound on what a run may spend is reached, 130 stopped
-with Ctrl-C, 143 with SIGTERM, 129 with SIGHUP. Progress and messages go to standard error, results to standard output.
+Exit codes: 0 success, 1 a build or a check failed, 2 wrong usage, 3 the run's budget is reached, 130 stopped with
+Ctrl-C, 143 with SIGTERM, 129 with SIGHUP. Progress and messages go to standard error, results to standard output.
 """
 
 import atexit
@@ -58,16 +58,16 @@ COMMANDS = {
     "validate": ("fanoutqa", "Check files of questions before a build."),
     "world": ("world", "The embedded world."),
 }
-"""Name → its module in flows/commands, which has NAME or NAME_app, and the line of `factmill --help`: modules are imported when
-their command is given, so that no command waits for what others need."""
+"""Name → module in flows/commands, which defines NAME or NAME_app, and the line in `factmill --help`. A module is
+imported only when its command runs, so that no command waits for the imports of others."""
 _LONGEST_ARGUMENT = 4096
-"""Characters of an argument, at most: as many as a path has."""
+"""Maximum characters of an argument: the maximum length of a path."""
 _LONGEST_MESSAGE = 4000
-"""Characters of an error's message that are printed."""
+"""Maximum characters of an error message that are printed."""
 
 
 class _Commands(Mapping[str, Any]):
-    """The commands by name, each made when it is asked for."""
+    """Name → command; each command is created on first access."""
 
     def __getitem__(self, name: str) -> Any:
         return _load_command(name)
@@ -92,17 +92,17 @@ def _load_command(name: str) -> Any:
 
 
 class CommandGroup(TyperGroup):
-    """`factmill`: lists its commands without making them."""
+    """The group `factmill`, which lists its commands without importing them."""
 
     def __init__(self, **told: Any) -> None:
         super().__init__(**told | {"commands": _Commands()})
 
     def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002 - Typer's
-        """Return the names, in the order of the help."""
+        """Return the command names in the order of the help."""
         return list(COMMANDS)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002 - Typer's
-        """Write the lines of the help."""
+        """Write one help line for each command."""
         limit = formatter.width - 6 - max(map(len, COMMANDS))
         lines = [
             (name, TyperCommand(name, help=line).get_short_help_str(limit)) for name, (_, line) in COMMANDS.items()
@@ -123,15 +123,15 @@ app.callback()(lambda: None)
 
 
 def main() -> NoReturn:
-    """Run the command; errors are told in one line, without a traceback."""
+    """Run the command and end the process; an error prints one line, without a traceback."""
     catch_signals()
     if sys.getfilesystemencoding() != "utf-8":
-        # Start over in Python's UTF-8 mode: names of files are UTF-8 everywhere else. Arrow, DuckDB and the tools that
-        # Prefect starts take names in UTF-8, and the digest of the embedded world holds names.
+        # Restart in Python's UTF-8 mode. Arrow, DuckDB and the tools that Prefect starts expect file names in UTF-8,
+        # and the digest of the embedded world includes file names.
         os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], {**os.environ, "PYTHONUTF8": "1"})
     code = _run_command()
-    # Prefect's daemon threads outlive the flow, and DuckDB's bindings then complain of leaks for pages while the
-    # interpreter is taken down; everything is closed by now, so exit handlers run and the process ends at once.
+    # Prefect's daemon threads outlive the flow, and DuckDB's bindings then print pages of leak warnings at interpreter
+    # shutdown. Everything is closed by now, so run the exit handlers and end the process at once.
     atexit._run_exitfuncs()
     sys.stdout.flush()
     sys.stderr.flush()
@@ -139,7 +139,7 @@ def main() -> NoReturn:
 
 
 def _check_arguments(arguments: Sequence[str]) -> None:
-    """UsageError for an argument that no command can use: what refuses it would repeat all of it."""
+    """Raise UsageError for an argument too long or not UTF-8, before an error message repeats all of it."""
     for each in arguments:
         if len(each) > _LONGEST_ARGUMENT:
             raise UsageError(
@@ -158,7 +158,7 @@ def _run_command() -> int:
         code = 1
     except SystemExit as stop:
         code = stop.code if isinstance(stop.code, int) else int(stop.code is not None)
-    except Exception as error:  # noqa: BLE001 - a fault of ours, or of the system
+    except Exception as error:  # noqa: BLE001 - an internal error, or one of the system
         _report_error(error)
         code = error.exit_code if isinstance(error, FactmillError) else 1
     if code == INTERRUPTED or find_stop():
@@ -168,10 +168,10 @@ def _run_command() -> int:
 
 
 def _report_error(error: Exception) -> None:
-    """Print an error in a line; a fault of ours with its whole traceback."""
+    """Print an error in one line; an internal error with its full traceback."""
     is_named = isinstance(error, FactmillError)
     if short := find_shortage(error) or ("" if is_named else find_noted_shortage()):
-        # what Prefect does at the end of a process may wait for a thread that never started
+        # Prefect's exit handlers may wait for a thread that never started
         end_soon(short)
         warnings.filterwarnings("ignore", "coroutine .* was never awaited", RuntimeWarning)
         report_early_end(short)
@@ -182,5 +182,5 @@ def _report_error(error: Exception) -> None:
         if error.errno == errno.ENOSPC:
             told += "; make room (`factmill gc` says what can go) and run the same command again"
         sys.stderr.write(f"factmill: {clean(told)}\n")
-    elif not find_stop():  # what an interrupted library makes of a stop is no fault
+    elif not find_stop():  # an interrupted library may raise any error
         traceback.print_exc()

@@ -1,6 +1,6 @@
-"""Options of a command made of a model's fields: name, help, default and bounds stand in the model alone.
+"""Command options generated from the fields of a model, which alone defines name, help, default and bounds.
 
-Values go to the model as they were typed; what it refuses is told with the option's name and what was expected.
+Values reach the model as typed. A value that it rejects is a usage error with the option's name and what was expected.
 """
 
 import json
@@ -25,8 +25,8 @@ _RUN = RunOptions.model_fields
 
 
 def check_warehouse(given: Path | None) -> Path | None:
-    """Return the warehouse that an option names for reading (its callback); UsageError where none is there. The usual one, which
-    nobody names, may not be there yet."""
+    """Return the warehouse that an option names for reading (the option's callback); UsageError if it does not exist.
+    The default warehouse, given as None, need not exist yet."""
     if given is not None:
         from factmill.tasks.storage.warehouse import is_there
 
@@ -40,9 +40,9 @@ def check_warehouse(given: Path | None) -> Path | None:
 
 _HELP = _RUN["warehouse"].description
 Warehouse = Annotated[Path | None, typer.Option(help=_HELP, metavar="FILE", callback=check_warehouse)]
-"""One that is there."""
+"""Option for a warehouse that must exist."""
 NewWarehouse = Annotated[Path | None, typer.Option(help=_HELP, metavar="FILE")]
-"""One that may be made."""
+"""Option for a warehouse that the command may create."""
 BuildName = Annotated[
     str, typer.Argument(help="A build's id, the beginning of one, or latest:BENCHMARK.", metavar="BUILD")
 ]
@@ -50,11 +50,11 @@ OneBuild = Annotated[str | None, typer.Option("--build", help="A build; default:
 BenchmarkName = Annotated[str, typer.Argument(metavar="BENCHMARK")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")]
 CONTEXT = ("context", typer.Context)
-"""Field of a record of options that tells which command was given them; wrong usage is then told as that command's."""
+"""Field of an options record that holds the command's context, so that usage errors name the command."""
 
 
 def check_given_age(given: str | None) -> str | None:
-    """Return an age that an option was given (its callback); BadParameter for what is none."""
+    """Return the age given to an option (the option's callback); BadParameter if it is no age."""
     try:
         return None if given is None else check_age(given)
     except ValueError as error:
@@ -62,19 +62,18 @@ def check_given_age(given: str | None) -> str | None:
 
 
 def print_json(value: Any) -> None:
-    """Print a result as one JSON object."""
+    """Print a value as one line of JSON."""
     typer.echo(json.dumps(value, ensure_ascii=False, default=str))
 
 
 def print_lines(lines: Iterable[str]) -> None:
-    """Print lines to read, if there are any; nothing that sources or models say in them acts on a terminal."""
+    """Print lines, if there are any, without control characters that sources or models may have put into them."""
     if told := list(lines):
         typer.echo(clean("\n".join(told)))
 
 
 def print_result(as_json: bool, told: Any, lines: Iterable[str], *notes: str) -> None:
-    """Print what a command has found as one JSON object, or as lines to read, with notes, where they say something, on
-    standard error."""
+    """Print a command's result as one JSON object, or as lines of text with the non-empty notes on standard error."""
     if as_json:
         print_json(told)
         return
@@ -84,7 +83,7 @@ def print_result(as_json: bool, told: Any, lines: Iterable[str], *notes: str) ->
 
 
 def write_file(text: str, path: Path, option: str = "") -> Path:
-    """Write a text into a file, and return the file. `option`: what named it; then its folder is made too."""
+    """Write text to a file and return its path. `option`: the option that named it; then also create its folder."""
     try:
         if option:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -96,7 +95,7 @@ def write_file(text: str, path: Path, option: str = "") -> Path:
 
 
 def list_options(model: type[BaseModel], leave_out: Sequence[str] = ()) -> list[tuple[str, Any, Any]]:
-    """Return (name, type with Typer's option, None) of each field of a model, as dataclasses.make_dataclass takes them."""
+    """Return (name, type with Typer's option, None) for each field of a model, as make_dataclass takes them."""
     return [
         (name, _make_option(name, field), None) for name, field in model.model_fields.items() if name not in leave_out
     ]
@@ -105,9 +104,9 @@ def list_options(model: type[BaseModel], leave_out: Sequence[str] = ()) -> list[
 def add_command(
     app: typer.Typer, name: str, title: str, blocks: Mapping[str, Iterable[str]], fields: Iterable[Any], **own: Any
 ) -> None:
-    """Add a command whose callback is the record of its options, which the app's result callback then gets.
+    """Add a command whose callback is a dataclass of its options; the app's result callback receives the instance.
 
-    `blocks`: heading → lines of the help; `fields`: as make_dataclass takes them; `own`: what the record has besides.
+    `blocks`: heading → lines of the help; `fields`: as make_dataclass takes them; `own`: further class attributes.
     """
     shared = [CONTEXT, *fields, ("as_json", AsJson, False)]
     shown = [
@@ -117,20 +116,22 @@ def add_command(
 
 
 def read_options(model: type[M], given: object) -> M:
-    """Return a model of what was given of its fields; the rest is left to its defaults. BadParameter where it refuses, of the
-    command that `given` names as its `context`, where it does."""
+    """Return a model built from the options given, with defaults for the rest; BadParameter if validation fails.
+
+    If `given` has a `context`, the error names that command.
+    """
     with naming_options(model, getattr(given, "context", None)):
         return model(**list_given(model, given))
 
 
 def list_given(model: type[BaseModel], given: object) -> dict[str, Any]:
-    """Return what was given of a model's fields; False: a flag that was turned off."""
+    """Return field → value for the options that were given; False is a flag that was turned off."""
     found = {name: getattr(given, name, None) for name in model.model_fields}
     return {name: value for name, value in found.items() if value not in (None, [])}
 
 
 def _make_option(name: str, field: FieldInfo) -> Any:
-    # default and bounds as the help tells them: [default: 4; from 1 to 5]
+    # default and bounds in the form of the help: [default: 4; from 1 to 5]
     lowest = next((each.ge for each in field.metadata if isinstance(each, Ge)), None)
     highest = next((each.le for each in field.metadata if isinstance(each, Le)), None)
     told = [] if field.default in (None, (), False) else [f"default: {field.default}"]
@@ -147,7 +148,7 @@ def _make_option(name: str, field: FieldInfo) -> Any:
 
 @contextmanager
 def naming_options(model: type[BaseModel], context: typer.Context | None = None) -> Iterator[None]:
-    """Turn what a model refuses into wrong usage that names the option and what was expected (exit code 2)."""
+    """Turn a model's validation error into BadParameter, with the option and what was expected (exit code 2)."""
     try:
         yield
     except ValidationError as error:
@@ -172,7 +173,7 @@ def _name_option(name: str, field: FieldInfo) -> str:
 
 
 def _describe_value(field: FieldInfo) -> str | None:
-    """Return what stands for a value in the help: the choices, or a word for its kind."""
+    """Return the placeholder of a value in the help: its choices, or a word for its type."""
     if field.annotation is bool:
         return None
     if choices := _list_choices(field):
@@ -183,6 +184,6 @@ def _describe_value(field: FieldInfo) -> str | None:
 
 
 def _list_choices(field: FieldInfo) -> tuple[str, ...]:
-    """Return the values that an option takes, where it takes no others."""
+    """Return the allowed values of an option; empty if it is not limited to choices."""
     inner = get_args(field.annotation)[0] if get_origin(field.annotation) is tuple else field.annotation
     return get_args(inner) if get_origin(inner) is Literal else ()

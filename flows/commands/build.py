@@ -1,4 +1,4 @@
-"""`factmill build BENCHMARK`: a command for each benchmark, made of its record, and `build all`."""
+"""`factmill build`: one subcommand for each benchmark, generated from its record, and `build all`."""
 
 import json
 from collections.abc import Sequence
@@ -24,9 +24,9 @@ Force = Annotated[bool, typer.Option("--force", help="Build even when a build wi
 
 
 def build(given: Any) -> None:
-    """Build the benchmarks of a command by the options it was given, and print their reports.
+    """Build the benchmarks of a command with its options and print their reports.
 
-    NothingPublished, after the report, when one has no row.
+    Raises NothingPublished, after printing the report, if a build has no rows.
     """
     progress.show()
     run = read_options(RunOptions, given)
@@ -36,7 +36,7 @@ def build(given: Any) -> None:
     with shared_server():
         for benchmark in given.benchmarks:
             params = read_options(benchmark.params, given)
-            # a build that is there already may have open items to ask about
+            # an existing build may have open review items
             force = given.force or getattr(given, "review", None) == "ask"
             try:
                 report = make_build(benchmark, params, purse.left, force)
@@ -72,7 +72,7 @@ _add_command("all", "Every benchmark, with its defaults", ["factmill build all"]
 
 
 def _format_report(report: BuildReport) -> list[str]:
-    """Return a build's report as lines to read."""
+    """Return a build's report as lines of text."""
     how = "made again, the same as before: confirmed" if report.confirmed else "published"
     how = "already built from the same inputs" if report.up_to_date else how
     lines = [f"{report.build_id}: {'no row is published' if report.nothing_published else how} in {report.warehouse}"]
@@ -90,10 +90,10 @@ def _format_report(report: BuildReport) -> list[str]:
         if name != "shape":
             lines.append(f"  {name}: {json.dumps(value)}")
             continue
-        for of, figure in value.items():  # the build's shape beside the paper's
+        for of, figure in value.items():  # the build's shape compared with the paper's
             here = "no data" if figure["here"] is None else figure["here"]
             lines.append(f"  {of}: {here} (n = {figure['n']}; paper {figure['paper']})")
-    # without a model there are neither tokens nor a cost
+    # a build without a model has neither tokens nor cost
     spent = f"tokens {report.tokens_in} in, {report.tokens_out} out; {report.format_cost()}; " if report.author else ""
     lines.append(f"  calls: {report.calls_sent} sent, {report.calls_replayed} replayed; {spent}{report.seconds:.1f} s")
     if "actual" in (told := report.forecast):

@@ -1,4 +1,4 @@
-"""`factmill builds`, `show`, `verify`, `export` and `prepare`: what is in the warehouse, listed, shown, rebuilt, and written as files."""
+"""`factmill builds`, `show`, `verify`, `export`, `prepare`: list, show, rebuild and export the warehouse's builds."""
 
 import re
 from collections.abc import Collection, Mapping
@@ -156,17 +156,17 @@ def show(
 
 
 _MOST_DETAIL = 300
-"""Characters of a reject's detail in a table."""
+"""Maximum characters of a reject's detail in a table."""
 _MOST_CELL = 2000
-"""Characters of a cell: laying out one of a million takes minutes; --json has all of it."""
+"""Maximum characters of a cell: laying out a million takes minutes; --json prints the full value."""
 _IDENTIFIER = re.compile(r"[QP][0-9]+(?:-|$)")
-"""Of an item, a property or a statement."""
+"""Matches the id of an item, a property or a statement."""
 
 
 def _show_rows(
     warehouse: Path, known: Benchmark, build: str | None, limit: int, part: str | None, as_json: bool
 ) -> None:
-    """Print rows of the published table, spread over its parts (relations, sources) when none is named."""
+    """Print rows of the published table; if `part` is None, a balanced choice over its parts (relations, sources)."""
     record = find_build(warehouse, build or f"latest:{known.name}")
     order = "id" if part else f"row_number() OVER (PARTITION BY {known.part} ORDER BY id), id"
     with open_warehouse(warehouse) as db:
@@ -199,7 +199,7 @@ def _show_rows(
 
 
 def _show_rejects(warehouse: Path, known: Benchmark, build: str | None, limit: int, as_json: bool) -> None:
-    """Print rejected rows with stage and reason, spread over the reasons; of a run that published nothing too."""
+    """Print rejects with stage and reason, balanced over the reasons; also for a run that published nothing."""
     build_id, rejects = find_rejecting(warehouse, build or f"latest:{known.name}")
     with open_warehouse(warehouse) as db:
         rows = read_records(
@@ -222,8 +222,8 @@ def _show_rejects(warehouse: Path, known: Benchmark, build: str | None, limit: i
 def print_rows(
     title: str, columns: Mapping[str, str | None], rows: list[dict[str, Any]], ordered: Collection[str] = ()
 ) -> None:
-    """Print rows as a table as wide as the terminal; `columns`: name → heading (None: the name); `ordered`: those whose
-    lists are an order, shown by arrows."""
+    """Print rows as a table of the terminal's width. `columns`: name → heading (None: the name); `ordered`: columns
+    whose lists are sequences, joined by arrows."""
     table = Table(title=clean(title), box=box.SIMPLE_HEAD, header_style="bold", title_justify="left", pad_edge=False)
     for column, heading in columns.items():
         table.add_column(heading or column, no_wrap=column == "id", overflow="fold")
@@ -240,7 +240,7 @@ def print_rows(
 def _cell(value: Any, between: str = "; ") -> str:
     if isinstance(value, list):
         return between.join(map(_cell, value))
-    if isinstance(value, dict):  # a piece of knowledge, in words; `explain` and --json have the identifiers too
+    if isinstance(value, dict):  # a piece of knowledge without identifiers, which `explain` and --json show
         return " ".join(each for each in value.values() if isinstance(each, str) and not _IDENTIFIER.match(each))
     if isinstance(value, float):
         return f"{value:.2f}"

@@ -1,4 +1,4 @@
-"""`factmill diff`: what changed from one build to another, as lines to read."""
+"""`factmill diff`: print what changed from one build or release to another."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -89,13 +89,12 @@ def diff(
 
 
 _LONGEST = 70
-"""Characters of a value."""
+"""Maximum characters of a value."""
 _LONGEST_CAUSE = 160
 
 
 def _read_diff(warehouse: Path, before: str, after: str, with_answers: bool) -> Diff:
-    """Return what changed between two builds, by id, the beginning of one, or as latest:BENCHMARK; or between two releases,
-    or a release and a build."""
+    """Return the diff of builds (id, beginning of an id, or latest:BENCHMARK), releases, or one of each."""
     from factmill.flows.commands.release import compare_releases
 
     if any(is_release(Path(name)) or "/" in name for name in (before, after)):  # no build has a slash in its name
@@ -106,7 +105,7 @@ def _read_diff(warehouse: Path, before: str, after: str, with_answers: bool) -> 
 
 
 def _format_diff(diff: Diff, limit: int, among: int) -> list[str]:
-    """Return a diff as lines to read, the first rows of it one by one; `among`: rows that differ, whatever their cause."""
+    """Return a diff as lines of text, with its first `limit` rows; `among`: rows that differ, for any cause."""
     counts = diff.counts()
     remade = f" ({diff.remade:,} of them made anew)" if diff.remade else ""
     lines = [

@@ -1,10 +1,11 @@
-"""What the embedded builds publish and ask, which every machine is held to (data/world/digests.json): digests of tables, and of
-the keys of all scripted replies that they look for, with the world that they were built in.
+"""Expected digests of the embedded builds (data/world/digests.json), which every machine must reproduce.
 
-    factmill build all --json | python -m factmill.flows.commands.digests       # write them anew, on purpose: `make digests`
+They cover the published tables, the keys of all scripted replies that the builds look up, and the embedded world.
 
-Parquet's bytes depend on the library that writes them, so its version stands beside them; the builds' ids and the digests of
-the rooms say what the tables were made by.
+    factmill build all --json | python -m factmill.flows.commands.digests       # rewrite on purpose: `make digests`
+
+Parquet bytes depend on the library that writes them, so the file also holds pyarrow's version. The ids of the builds
+and the digests of the rooms identify the inputs and the code that made the tables.
 """
 
 import json
@@ -24,11 +25,11 @@ from factmill.tasks.world.replies import Key, Variables, digest_keys, make_key
 
 _FILE = ROOT / "data" / "world" / "digests.json"
 Digests = Mapping[str, Mapping[str, Mapping[str, Any]]]
-"""Benchmark → published table → rows and SHA-256 of its Parquet bytes."""
+"""Benchmark → published table → row count and SHA-256 of its Parquet bytes."""
 
 
 def read_digests() -> Digests:
-    """Return the digests that stand in the project; empty when this pyarrow writes other bytes than theirs did."""
+    """Return the project's expected digests; empty if they were written with another version of pyarrow."""
     content = _read_file()
     builds: Digests = content["builds"]
     return builds if content["pyarrow"] == version("pyarrow") else {}
@@ -36,22 +37,22 @@ def read_digests() -> Digests:
 
 @dataclass(frozen=True, slots=True)
 class NotedAsks:
-    """What the embedded builds ask, as the project notes it."""
+    """The prompts of the embedded builds, as stored in the project."""
 
     world: str
-    """Digest of the world that they were built in."""
+    """Digest of the embedded world at that time."""
     prompts: Mapping[str, str]
-    """Prompt → digest of the keys that are asked (digest_keys)."""
+    """Prompt → digest of the keys that builds look up (digest_keys)."""
 
 
 def read_asked() -> NotedAsks:
-    """Return what the embedded builds asked when that was last written into the project."""
+    """Return the key digests that were last stored in the project."""
     content = _read_file()
     return NotedAsks(content["world"], content["asked"])
 
 
 def list_asked(warehouse: Path, build_id: str) -> dict[str, dict[Key, Variables]]:
-    """Return prompt → key → variables of the scripted replies that a build asked for, there or missing."""
+    """Return prompt → key → variables of the scripted replies that a build looked up, existing or missing."""
     with open_warehouse(warehouse) as db:
         records = read_scripted(db, build_id)
     asked: dict[str, dict[Key, Variables]] = {}
@@ -61,18 +62,18 @@ def list_asked(warehouse: Path, build_id: str) -> dict[str, dict[Key, Variables]
 
 
 def collect_asked(reports: Iterable[Mapping[str, Any]]) -> dict[str, str]:
-    """Return prompt → digest of what the builds of these reports ask."""
+    """Return prompt → digest of the reply keys that the builds of these reports look up."""
     found = (list_asked(Path(report["warehouse"]), report["build_id"]) for report in reports)
     return {prompt: digest_keys(keys) for asked in found for prompt, keys in sorted(asked.items())}
 
 
 def collect_digests(reports: Iterable[Mapping[str, Any]]) -> Digests:
-    """Return the digests of builds by their reports (BuildReport as JSON)."""
+    """Return the table digests of builds from their reports (BuildReport as JSON)."""
     return {report["benchmark"]: dict(sorted(report["tables"].items())) for report in reports}
 
 
 def find_uncounted(reports: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Return what is wrong with builds that have the ids of those in the project and other tables, and what to do."""
+    """Return a message, with advice, for each build with the stored id but different tables."""
     content = _read_file()
     if content["pyarrow"] != version("pyarrow"):
         return []
@@ -95,7 +96,7 @@ def find_uncounted(reports: Iterable[Mapping[str, Any]]) -> list[str]:
 
 
 def write_digests(reports: Iterable[Mapping[str, Any]]) -> None:
-    """Write the digests of builds into the project, by their reports."""
+    """Write the digests of builds, from their reports, into the project."""
     made = list(reports)
     content = {
         "pyarrow": version("pyarrow"),

@@ -1,4 +1,4 @@
-"""`factmill doctor`: what is configured, reachable or missing, and what to do about it; `--ask` puts a real question to each."""
+"""`factmill doctor`: report what is configured, reachable or missing, with advice; `--ask` sends real calls."""
 
 import asyncio
 import importlib.metadata
@@ -83,7 +83,7 @@ Finding = dict[str, Any]
 
 
 def examine(world_name: str, warehouse: Path, ask: bool = False) -> list[Finding]:
-    """Return findings: {what, ok, found, advice} each; `ask`: put one real question to each model and service."""
+    """Return the findings {what, ok, found, advice}; `ask`: send one real call to each model and service."""
     world = load_world(world_name)
     return [
         *_examine_machine(warehouse),
@@ -116,7 +116,7 @@ def _examine_machine(warehouse: Path) -> Iterator[Finding]:
         found = importlib.metadata.version(package)
         yield _finding(package, True, found)
     yield _finding("home", True, str(home()))
-    # the folder that the home would be made in, where there is none as yet
+    # if the home does not exist yet, the folder in which it would be created
     folder = next(each for each in (home(), *home().parents) if each.is_dir())
     free_gb = shutil.disk_usage(folder).free / 1e9
     lack = find_lack_of_room(folder)
@@ -153,7 +153,7 @@ def _examine_assets(benchmark: Benchmark) -> Finding:
 
 
 def _examine_needs(world: World, benchmark: Benchmark) -> Finding:
-    """Say which sections a benchmark lacks in this world; that is no fault, since a world names what it is for."""
+    """List the sections that a benchmark lacks in this world; never a failure, since a world need not serve all."""
     lacking = [f"[{name}]" for name in benchmark.needs(benchmark.params()) if not world.has(name)]
     roles = dict.fromkeys(load_prompt(name).role for name in benchmark.assets.prompts)
     lacking += [f"[models.{role}]" for role in roles if role not in world.models]
@@ -181,7 +181,7 @@ def _examine_graphs(world: World) -> Iterator[Finding]:
 
 
 def _examine_compute(world: World) -> Iterator[Finding]:
-    """Say where models and paths are computed, and whether a worker of the cluster holds each that the world names."""
+    """Report where models and paths are computed, and whether a cluster worker serves each one that the world names."""
     if world.compute.engine == "local":
         yield _finding("compute", True, "this machine")
         return
@@ -216,7 +216,7 @@ def _examine_embedded() -> Iterator[Finding]:
 
 
 def _compare_builds(warehouse: Path) -> Iterator[Finding]:
-    """Hold the embedded builds that are there, made by today's code with the defaults, to the published digests."""
+    """Compare the existing embedded builds of today's code and default parameters with the published digests."""
     published = read_digests()
     if not warehouse.exists() or not published:
         return
@@ -296,14 +296,14 @@ def _describe_model(model: Model, user_agent: str) -> str:
 
 
 async def _reach_model(server: OpenAiServer) -> str:
-    """Return that a model's server answers, asked as builds ask it; ServiceError when it refuses, or has nothing there."""
+    """Return a line that a model's server answers, asked as builds ask it; ServiceError if it does not."""
     url = server.model.url.rstrip("/")
     is_native = server.model.kind == "anthropic"
     models, chat = ("/v1/models", "/v1/messages") if is_native else ("/models", "/chat/completions")
     try:
         path, answer = models, await server.get(models)
         if answer.status == 404:
-            # servers need not list their models; an empty question costs nothing, and only a right address refuses it
+            # servers need not list their models; an empty request costs nothing, and only a right address rejects it
             path, answer = chat, await server.post(chat, {})
     except Retry as error:
         raise ServiceError(f"{url} is not reachable: {error}") from None
@@ -323,7 +323,7 @@ def _count_builds(warehouse: Path) -> str:
 
 
 def _address(name: str, url: str) -> str:
-    """Return what a service answers cheaply when its address is right."""
+    """Return the URL of a cheap request that a service answers if its address is right."""
     base = url.rstrip("/")
     if name == "wikipedia":
         path = base.removesuffix("/api.php") if urlsplit(base).path else f"{base}/w"
@@ -334,8 +334,7 @@ def _address(name: str, url: str) -> str:
 
 
 def _reach(name: str, world: World) -> str:
-    """Return that a service answers; SettingsError when its token is not set, ServiceError when it refuses, or has nothing
-    there."""
+    """Return a line that a service answers; SettingsError if its token is not set, ServiceError if it does not."""
     service: Endpoint = getattr(world, name)
     url, token = _address(name, service.url), read_token(name, service)
     session = open_session(url, world.user_agent, Limits(), token)
@@ -385,7 +384,7 @@ _PROMPT = Prompt(
         "additionalProperties": False,
     },
 )
-"""Asks for no JSON, so that a reply in JSON shows that the server held the model to the schema."""
+"""Does not ask for JSON, so that a JSON response shows that the server enforces the schema."""
 
 
 def ask_world(world_name: str) -> Iterator[dict[str, Any]]:
@@ -422,7 +421,7 @@ def _put(what: str, service: Service, call: Call, advice: str) -> dict[str, Any]
 
 
 def _ask_chat(role: str, model: Model, world: World) -> dict[str, Any]:
-    """Ask for two samples held to a schema; what the server refuses or ignores shows what it takes."""
+    """Request two samples with a schema; what the server rejects or ignores shows which features it supports."""
     limits = model.limits.model_copy(update={"attempts": 1})
     # the Messages API has no `n`
     asked = {"json_schema": model.json_schema or True, "choices": model.kind == "openai", "limits": limits}
@@ -455,7 +454,7 @@ def _ask_chat(role: str, model: Model, world: World) -> dict[str, Any]:
 
 
 def _answer(service: Service, call: Call) -> Reply:
-    """Return the reply to a call; one that cannot be asked at all is a failed one."""
+    """Send a call and return its reply; if the call cannot be sent, a failed reply."""
     replies: list[Reply] = []
     try:
         service.send([call], lambda _, reply: replies.append(reply))

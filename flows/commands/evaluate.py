@@ -1,4 +1,4 @@
-"""`factmill evaluate BENCHMARK`: a command for each benchmark that models can be measured on, and `evaluate all`."""
+"""`factmill evaluate`: one subcommand for each benchmark that has an evaluation, and `evaluate all`."""
 
 import json
 import shlex
@@ -76,10 +76,10 @@ Questions = Annotated[
 
 
 def evaluate(given: Any) -> None:
-    """Evaluate models by the options of a command, print the figures, and write a report of each evaluation.
+    """Evaluate models by the options of a command, print the metrics, and write a report of each evaluation.
 
-    What cannot be asked of any benchmark is raised before anything is asked. Of several evaluations one that fails leaves
-    the others be and is told at the end, with exit code 1; one alone raises its error.
+    Raises before any call if a model can be evaluated on no benchmark. Of several evaluations, one that fails does not
+    stop the others; the summary lists it and the exit code is 1. A single evaluation raises its error.
     """
     from factmill.flows.commands.report import write_card
 
@@ -98,7 +98,7 @@ def evaluate(given: Any) -> None:
     models = list(dict.fromkeys(given.models or [EvaluationParams().model]))
     plans = [(each, params.model_copy(update={"model": model})) for each, params in plain for model in models]
     folder = given.reports or home() / "reports"
-    # the options that hold for every model and benchmark of the command, as they are written
+    # the options that apply to every model and benchmark, as words of the command line
     names = [
         each for each in (*RunOptions.model_fields, *JudgedParams.model_fields) if each not in ("model", "setting")
     ]
@@ -148,51 +148,51 @@ _add_command(
     list_options(JudgedParams, ["model", "setting", *EvaluationInputs.resolved]),
 )
 _LOW_COVERAGE = 0.95
-"""Share of scored items under which the first line says so."""
+"""Share of scored items below which a note follows the first line."""
 Plan = tuple[Evaluation, EvaluationParams]
-"""One model on one benchmark."""
+"""The evaluation of one model on one benchmark, with its parameters."""
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """An evaluation that was not made."""
+    """An evaluation that failed."""
 
     benchmark: str
     model: str
-    """As the command names it."""
+    """Name of the model on the command line."""
     error: str
     """Name of the error's class."""
     why: str
     next: str
-    """Command that makes this evaluation alone."""
+    """Command that runs this evaluation alone."""
 
 
 @dataclass
 class Sweep:
-    """Evaluations that a command makes one after another; where there are several, one that fails is kept for the end."""
+    """Runs a command's evaluations one after another; of several, one that fails is reported at the end."""
 
     run: RunOptions
     folder: Path
-    """Where reports are written."""
+    """Folder of the reports."""
     force: bool
     as_json: bool
     repeat: Sequence[str]
-    """Options of the command that hold for all."""
+    """Command-line words of the options that apply to all evaluations."""
     is_alone: bool = False
     made: list[str] = field(default_factory=list)
-    """Ids of the evaluations."""
+    """Ids of the evaluations made so far."""
     models: list[str] = field(default_factory=list)
-    """What their models are called in tables and reports."""
+    """Names of their models in tables and reports."""
     failures: list[Failure] = field(default_factory=list)
     _cannot: set[tuple[str, str]] = field(default_factory=set)
     _purse: Purse = field(init=False)
 
     def __post_init__(self) -> None:
-        """Have all evaluations spend from one purse."""
+        """Create the budget that all evaluations share."""
         self._purse = Purse(self.run)
 
     def check(self, plans: Sequence[Plan]) -> None:
-        """Find out what cannot be asked; the error is raised here where a model can be asked of no benchmark."""
+        """Resolve every evaluation's inputs and record failures; raise if a model can be evaluated on no benchmark."""
         self.is_alone = len(plans) == 1
         found: dict[str, list[tuple[Plan, FactmillError | None]]] = {}
         for evaluation, params in plans if not self.is_alone else ():
@@ -212,7 +212,7 @@ class Sweep:
                     self._fail(*plan, error)
 
     def evaluate(self, evaluation: Evaluation, params: EvaluationParams) -> None:
-        """Make an evaluation with its reports, and print its figures."""
+        """Run one evaluation, write its reports, and print its metrics."""
         from factmill.flows.commands.report import report_evaluation
 
         if (evaluation.of.name, params.model) in self._cannot:
@@ -222,12 +222,12 @@ class Sweep:
             written = report_evaluation(warehouse_of(self.run), made.build_id, self.folder)
             told = describe_evaluation(evaluation, made, written)
             lines = format_evaluation(evaluation, made, told)
-        except BudgetReached as reached:  # the others may spend no more either
+        except BudgetReached as reached:  # the budget is shared: the others may not spend either
             raise reached if self.is_alone else self._purse.tell(reached, self.made) from None
         except Exception as error:
             if self.is_alone:
                 raise
-            if not isinstance(error, FactmillError):  # a fault of ours in one benchmark: told whole
+            if not isinstance(error, FactmillError):  # an internal error: print its traceback
                 traceback.print_exc()
             self._fail(evaluation, params, error)
             return
@@ -236,7 +236,7 @@ class Sweep:
         print_result(self.as_json, told, lines)
 
     def sum_up(self, card: Sequence[Path]) -> None:
-        """Print what was made, what failed, why, and what to do next."""
+        """Print what was made, what failed and why, and the commands to repeat."""
         if self.as_json:
             failed = [asdict(each) for each in self.failures]
             print_json({"evaluated": self.made, "failed": failed, "card": [str(path) for path in card]})
@@ -264,7 +264,7 @@ class Sweep:
 
 
 def read_table(db: Connection, evaluation_id: str, name: str, model: type[BaseModel]) -> pa.Table:
-    """Return a table of an evaluation; OldBuild where it lacks what an earlier factmill did not write."""
+    """Return a table of an evaluation; OldBuild if an earlier factmill wrote it without a required column or value."""
     table = published_table(db, evaluation_id, name)
     lacking = [
         each.name
@@ -287,7 +287,7 @@ def read_metrics(db: Connection, evaluation_id: str) -> list[EvaluationMetric]:
 def read_judge(
     warehouse: Path, evaluation: Evaluation, record: BuildRecord
 ) -> tuple[JudgeIdentity | None, JudgeCard | None]:
-    """Return the judge of an evaluation and its card, where there is one."""
+    """Return the judge of an evaluation and the judge's card; None for each that does not exist."""
     judge = identify_judge(evaluation, record.lock)
     if judge is None:
         return None, None
@@ -296,14 +296,14 @@ def read_judge(
 
 
 def describe_evaluation(evaluation: Evaluation, report: BuildReport, written: Sequence[Path]) -> dict[str, Any]:
-    """Return an evaluation as the one object that --json ends with."""
+    """Return an evaluation as the object that --json prints."""
     facts, warehouse = report.facts, Path(report.warehouse)
     record = find_build(warehouse, report.build_id)
     judge, card = read_judge(warehouse, evaluation, record)
     corrected: list[CorrectedRate] = []
     with open_warehouse(warehouse) as db:
         metrics = read_metrics(db, report.build_id)
-        if card is not None:  # the rates without the judge's errors
+        if card is not None:  # rates corrected for the judge's errors
             answers = read_table(db, record.build_id, evaluation.main_table, evaluation.row)
             scores = read_table(db, record.build_id, f"{evaluation.of.name}_scores", Score)
             seed = record.lock["params"]["params"]["seed"]
@@ -335,8 +335,7 @@ def describe_evaluation(evaluation: Evaluation, report: BuildReport, written: Se
 
 
 def format_evaluation(evaluation: Evaluation, report: BuildReport, told: Mapping[str, Any]) -> list[str]:
-    """Return an evaluation as lines to read: what was measured, the headline metrics, what is to be known of them. `told`: as
-    --json tells it."""
+    """Return an evaluation as lines of text: model and build, headline metrics, notes. `told`: the object of --json."""
     metrics = [EvaluationMetric.model_validate(each) for each in told["metrics"]]
     overall = [metric for metric in metrics if not metric.group_by]
     low = min((metric.coverage for metric in overall if metric.coverage is not None), default=1.0)
@@ -377,7 +376,7 @@ def format_evaluation(evaluation: Evaluation, report: BuildReport, told: Mapping
 
 
 def describe_value(metric: EvaluationMetric) -> str:
-    """Return a metric with its interval, its n and what lacks a score, as one piece of a line."""
+    """Return a metric's value with its interval, n and number of unscored items, as part of a line."""
     if metric.value is None:
         return f"no value: {metric.note}"
     interval = f" [{metric.ci_low:.3f}, {metric.ci_high:.3f}]" if metric.ci_low is not None else ""
@@ -389,7 +388,7 @@ def describe_value(metric: EvaluationMetric) -> str:
 
 
 def write_questions(evaluation: Evaluation, params: EvaluationParams, run: RunOptions, to: Path) -> str:
-    """Write every question with its messages as JSON Lines, and return what was written as a line to read."""
+    """Write every question with its messages as JSON Lines; return a line that describes the file."""
     inputs: Any = evaluation.lock_inputs(params.model_copy(update={"model": "silent"}), run).inputs
     measured = find_measured(evaluation.of, params, run)
     build = measured.record.build_id

@@ -1,4 +1,4 @@
-"""`factmill explain`: where a published row comes from, step by step, and what a build depends on."""
+"""`factmill explain`: show the provenance of a row, step by step, or everything that a build depends on."""
 
 import json
 from datetime import UTC, datetime
@@ -53,11 +53,11 @@ _ASSETS = {"prompts": "prompt", "lists": "list", "queries": "query"}
 
 
 def trace_row(db: Connection, benchmark: Benchmark, build_id: str, row_id: str) -> dict[str, Any]:
-    """Return everything that is known of a row: the row or its reject, what belongs to it, the calls it rests on.
+    """Return the trace of a row: the row or its reject, its rows in companion tables, and the calls that it rests on.
 
-    `build_id`: of a build, or of a run that published nothing, which has rejects alone.
+    `build_id`: a build, or a run that published nothing, which has only rejects.
 
-    `row_id` may be the beginning of an id when only one fits; UnknownBuild when none or several do.
+    `row_id` may be the beginning of an id if only one fits; UnknownBuild if none or several do.
     """
     is_build = bool(read_records(db, "SELECT 1 FROM builds WHERE build_id = ?", build_id))
     row_id = _find_row(db, benchmark, benchmark.main_table if is_build else "rejects", build_id, row_id)
@@ -69,7 +69,7 @@ def trace_row(db: Connection, benchmark: Benchmark, build_id: str, row_id: str) 
 
 
 def _format_lock(build: BuildRecord) -> list[str]:
-    """Return everything that a build depends on as lines to read: kind of input, name, digest or version."""
+    """Return all inputs of a build as lines of text: kind of input, name, digest or version."""
     lock = build.lock
     world, code = lock["world"], lock["code"]
     files = [pair for found in lock["sources"]["files"].values() for pair in found]

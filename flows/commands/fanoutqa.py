@@ -1,5 +1,5 @@
-"""The commands `factmill validate fanoutqa` and `factmill drift fanoutqa`: files of questions are checked before a build, and what
-published questions would lose or gain at another moment."""
+"""`factmill validate fanoutqa` and `factmill drift fanoutqa`: check question files before a build, and report which
+sub-answers published questions would lose or gain at another moment."""
 
 from contextlib import closing
 from dataclasses import asdict

@@ -1,5 +1,5 @@
-"""`factmill gc`, `factmill compact` and `factmill upgrade`: what is old or unused goes, files become as small as what they hold,
-and those of an earlier factmill are carried over."""
+"""`factmill gc`, `compact` and `upgrade`: remove old or unused data, shrink the database files to their content, and
+migrate a warehouse of an earlier factmill."""
 
 import time
 from collections import Counter
@@ -74,7 +74,7 @@ def gc(
     freed.append(_end_gone_runs(remove=yes))
     history = clean_history(home(), since, remove=yes)
     if server := environment("PREFECT_API_URL"):
-        # of a standing server, whose history is not in factmill's home
+        # a standing server keeps its history outside factmill's home
         left = (
             f"{server} keeps its own history; PREFECT_SERVER_SERVICES_DB_VACUUM_ENABLED=events,flow_runs in that server's "
             "environment bounds it (docker-compose.yml does)"
@@ -93,7 +93,7 @@ def gc(
 
 
 def _format_freed(freed: Freed, ages: Mapping[str, str]) -> Iterator[str]:
-    """Yield the lines about one kind of thing; `ages`: option → what it was given."""
+    """Yield lines about the reclaimed space of one kind; `ages`: option → age given on the command line."""
     told = f"{freed.kind:16} {freed.count:>9,} {_tell_size(freed.size_bytes):>10}"
     left = freed.left or ("could not be done: see the error" if freed.trouble else "")
     yield f"{told}  {left}".rstrip()
@@ -110,12 +110,12 @@ def _format_freed(freed: Freed, ages: Mapping[str, str]) -> Iterator[str]:
 
 
 def _find_option(freed: Freed) -> str:
-    """Return the option that says at which age things of this kind go."""
+    """Return the option that sets the age from which this kind is removed."""
     return "--builds-older-than" if freed.kind == "builds" else "--older-than"
 
 
 def _find_end(freed: Freed, ages: Mapping[str, str]) -> str:
-    """Return the minute from which age holds nothing of this kind back; empty where it holds nothing back."""
+    """Return the minute (UTC) from which all of this kind is old enough to go; empty if all of it is already."""
     if not freed.young:
         return ""
     try:
@@ -180,7 +180,7 @@ def upgrade(
 
 
 def _find_moment(age: str) -> datetime:
-    """Return the moment that is so long ago, or 1970 where that is longer ago."""
+    """Return the moment that lies `age` in the past, 1970 at the earliest."""
     return datetime.fromtimestamp(max(time.time() - read_age(age), 0), UTC)
 
 
@@ -192,9 +192,9 @@ KIND = "killed runs"
 
 
 def _end_gone_runs(*, remove: bool) -> Freed:
-    """End the runs whose process is gone, which Prefect has as running (only count them unless `remove`).
+    """End runs that Prefect lists as running but whose process is gone; only count them unless `remove`.
 
-    Those of another server than the one that runs go to now are left: only it knows them.
+    Runs of a server other than the current one are left, since only that server knows them.
     """
     servers = Counter(find_gone_runs(home()).values())
     count = servers.pop(name_server(), 0)
@@ -206,7 +206,7 @@ def _end_gone_runs(*, remove: bool) -> Freed:
     ]
     if count and remove:
         try:
-            # the server is told, one of our own where none stands; Prefect is imported only here
+            # use the standing server, or start one; Prefect is imported only here
             apply_prefect_settings(home())
             with prefect_server(home()) as server:
                 progress.say("ending runs that were killed …")

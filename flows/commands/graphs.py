@@ -1,4 +1,4 @@
-"""`factmill graph`: loading, listing, checking and removing local graphs, with progress on standard error."""
+"""`factmill graph`: load, list, check and remove local graphs, with progress on standard error."""
 
 import threading
 import time
@@ -133,7 +133,7 @@ def remove_graph(name: GraphName) -> None:
 
 
 NEWS_EVERY_S = 10.0
-"""How often a line is printed where standard error is no terminal."""
+"""Seconds between progress lines if standard error is no terminal."""
 _PHASES = {
     "checking": "checking what was read before",
     "reading": "reading",
@@ -145,7 +145,7 @@ _console = Console(stderr=True)
 
 
 def listing() -> list[dict[str, Any]]:
-    """Return name, state, edges and digest of every local graph and half load."""
+    """Return name, state, edges, digest, dump date and advice of every local graph and unfinished load."""
     return [
         {
             "name": found.name,
@@ -160,7 +160,7 @@ def listing() -> list[dict[str, Any]]:
 
 
 def format_progress(news: LoadProgress) -> str:
-    """Return how far a load is in one line: phase, share, lines, rates and time left."""
+    """Return the progress of a load in one line: phase, percentage, lines, rates and time left."""
     parts = [_PHASES[news.phase]]
     if news.phase in ("checking", "reading"):
         parts[0] = f"{parts[0]} {news.source}".rstrip()
@@ -182,7 +182,7 @@ def _format_time(seconds: float) -> str:
 
 @contextmanager
 def _shown(title: str) -> Iterator[Callable[[str], None]]:
-    """Yield what takes the latest news: shown live on a terminal, elsewhere as a line now and then."""
+    """Yield a function that takes the latest progress: shown live on a terminal, else printed periodically."""
     if not _console.is_terminal:
         with _print_now_and_then(title) as show:
             yield show
@@ -195,7 +195,7 @@ def _shown(title: str) -> Iterator[Callable[[str], None]]:
 
 @contextmanager
 def _print_now_and_then(title: str) -> Iterator[Callable[[str], None]]:
-    """Yield what takes the latest news; a thread prints them, so that long steps without any are seen too."""
+    """Yield a function that takes the latest progress; a thread prints it periodically, also during long steps."""
     latest, is_over, started = [""], threading.Event(), time.monotonic()
 
     def print_latest() -> None:

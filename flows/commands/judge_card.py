@@ -1,7 +1,7 @@
-"""`factmill judge-card`: what a judge says of answers that people labelled, and how far it agrees with them.
+"""`factmill judge-card`: measure how far a judge's verdicts agree with the labels of people.
 
-Labels of drawn answers are held against verdicts that evaluations have already; nothing is asked. About questions and
-answers of somebody's own the judge is asked, with its benchmark's prompt, and its calls are recorded like any other.
+Labels of drawn answers are compared with verdicts that evaluations already hold, without new calls. For questions and
+answers of the user's own, the judge is called with its benchmark's prompt, and its calls are recorded like any others.
 """
 
 from collections.abc import Sequence
@@ -86,12 +86,12 @@ def judge_card(
 
 
 Labels = dict[str, dict[str, str]]
-"""Item → labeller → label."""
+"""Id of an item → labeller → label."""
 
 
 @dataclass
 class Labelled:
-    """Labels of one benchmark."""
+    """Labels of one benchmark, and the items that they are about."""
 
     is_drawn: bool
     labels: Labels = field(default_factory=dict)
@@ -101,10 +101,10 @@ class Labelled:
 def make_cards(
     files: Sequence[Path], judge: str, evaluations: Sequence[str], benchmark: str, run: RunOptions
 ) -> tuple[list[JudgeCard], Sequence[str]]:
-    """Make the cards of a judge, one a benchmark, keep them in the warehouse, and return them with what is wrong in the files.
+    """Make and store one card of a judge for each benchmark; return the cards and the problems in the files.
 
-    `judge`: a model of the world, the name of one that judged, or exact; `evaluations`: whose verdicts count, all where
-    none is named; `files`: of labels, the imported ones where none is named.
+    `judge`: a model of the world, the name of a model that judged, or exact. `evaluations`: those whose verdicts count;
+    empty: all. `files`: label files; empty: the imported labels.
     """
     warehouse = warehouse_of(run)
     found, digest, notes = _read_files(warehouse, files, benchmark) if files else (*_read_imported(warehouse), [])
@@ -126,8 +126,8 @@ def make_cards(
 
 
 def _read_files(warehouse: Path, files: Sequence[Path], benchmark: str) -> tuple[dict[str, Labelled], str, list[str]]:
-    """Return the labels of files by benchmark, their digest, and what is wrong in them; where two have one by the same
-    person, the first counts."""
+    """Return benchmark → labels of the files, their digest, and the problems found; if two files hold a label by the
+    same person, the first counts."""
     found: dict[str, Labelled] = {}
     digests, notes = [], []
     for path in files:
@@ -164,10 +164,10 @@ def _read_imported(warehouse: Path) -> tuple[dict[str, Labelled], str]:
 def _find_verdicts(
     evaluation: Evaluation, judge: str, names: Sequence[str], labelled: Labelled, run: RunOptions
 ) -> tuple[JudgeIdentity, dict[str, Found], list[str]]:
-    """Return what a judge said of drawn answers in evaluations, who it is, and the evaluations.
+    """Return a judge's identity, its verdicts on drawn answers, and the evaluations that hold them.
 
-    An answer is found again by its id and its words, whatever evaluation it was drawn of. Of a judge that has had other
-    prompts, or of a program that was changed, the newest counts.
+    An answer is matched by its id and text, from whichever evaluation it was drawn. If a judge's prompts, or the
+    program `exact`, changed between evaluations, the newest version counts.
     """
     warehouse, found = warehouse_of(run), dict[str, Found]()
     scheme, used = evaluation.labels, list[str]()
@@ -175,7 +175,7 @@ def _find_verdicts(
     wanted = {
         (item.answer_id, item.part, item.question, item.gold, item.answer): item.id for item in labelled.items.values()
     }
-    # verdicts call a judge by its name, or by that of the model in the role
+    # verdicts name a judge by its role, or by the name of the model in that role
     world = load_world(run.world, run.graph)
     role = choose_judge(world, judge) if judge == "judge" else judge
     called = {role, *([world.models[role].name] if role in world.models else [])}
@@ -207,8 +207,7 @@ def _find_verdicts(
 def _ask(
     evaluation: Evaluation, judge: str, labelled: Labelled, run: RunOptions
 ) -> tuple[JudgeIdentity, dict[str, Found]]:
-    """Return who a judge is that is asked now, and what it says of answers of somebody's own; one that it could not be asked
-    about is left out."""
+    """Call a judge on the user's own answers; return its identity and item → verdict, without failed calls."""
     assert evaluation.labels is not None
     assert evaluation.labels.pose is not None and evaluation.judging is not None
     warehouse, world = warehouse_of(run), load_world(run.world, run.graph)

@@ -1,4 +1,4 @@
-"""`factmill mechanism`: which components of a local model carry a fact, in its short and in its long answer."""
+"""`factmill mechanism`: find which components of a local model carry a fact in its short and in its long answer."""
 
 import inspect
 from collections import Counter
@@ -84,7 +84,7 @@ WritePairs = Annotated[
 
 
 def _look_into(given: Any) -> None:
-    """Look into models by the options of the command, print what was found, and write a report."""
+    """Analyse models by the options of the command, print the results, and write a report."""
     progress.show()
     run, params = read_options(RunOptions, given), read_options(MechanismParams, given)
     check_warehouse(run.warehouse)
@@ -116,7 +116,7 @@ _Options = make_dataclass(
 
 
 def mechanism(**given: Any) -> None:
-    """Look into models; its options are those of the parameters."""
+    """Analyse models; the options are those of the parameters."""
     _look_into(_Options(**given))
 
 
@@ -125,11 +125,11 @@ mechanism.__doc__ = _HELP
 mechanism.__annotations__ = dict(_Options.__annotations__)
 _ORDER = (AUC, ACCURACY, AUC + BY_FACT, ACCURACY + BY_FACT, *FEATURES)
 _LARGE_DIFFERENCE = 0.1
-"""Between the shares of aligned and of misaligned facts that are unscored; above it a warning says so."""
+"""Difference between the unscored shares of aligned and misaligned facts above which a warning is printed."""
 
 
 def analyse(params: MechanismParams, run: RunOptions, force: bool, folder: Path) -> tuple[dict[str, Any], list[str]]:
-    """Make an analysis and its report; return it as --json tells it, and as lines to read."""
+    """Make an analysis and its report; return the object of --json and lines of text."""
     require_extra()
     choose_device(params.device)
     made = make_build(MECHANISM, params, run, force)
@@ -159,7 +159,7 @@ def analyse(params: MechanismParams, run: RunOptions, force: bool, folder: Path)
 
 
 def _format(made: BuildReport, metrics: Sequence[EvaluationMetric], written: Sequence[Path]) -> list[str]:
-    """Return an analysis as lines to read: how many facts, how alike, what that tells, where to read on."""
+    """Return an analysis as lines of text: facts, similarities, predictions, and the path of the report."""
     found = {(each.setting, each.metric): each for each in metrics}
     value = lambda *at: format_number(found[at].value) if at in found else "–"  # noqa: E731
     lines = [f"{made.build_id}: {made.rows} facts of {made.facts['model']}"]
@@ -188,7 +188,8 @@ def _format(made: BuildReport, metrics: Sequence[EvaluationMetric], written: Seq
 
 
 def find_pairs(params: MechanismParams, run: RunOptions, path: Path) -> tuple[int, int]:
-    """Write the pairs of answers as they are found; return how many facts, and how many without a pair. No model is opened."""
+    """Write the automatic pairs of answers to a file, without loading a model; return the numbers of facts and of facts
+    without a pair."""
     locked = lock_inputs(params, run)
     given, words = locked.inputs.params, frozenset(load_list("function_words"))
     chosen = read_pairs(Path(given.pairs)) if given.pairs else {}
@@ -208,7 +209,7 @@ def find_pairs(params: MechanismParams, run: RunOptions, path: Path) -> tuple[in
 
 
 def read_report(warehouse: Path, record: BuildRecord) -> Report:
-    """Return an analysis as reports tell it."""
+    """Return an analysis as a report."""
     with open_warehouse(warehouse) as db:
         metrics = rows_from_arrow(EvaluationMetric, published_table(db, record.build_id, METRICS))
         rows = rows_from_arrow(ComparedFact, published_table(db, record.build_id, MECHANISM.main_table))
@@ -308,7 +309,7 @@ def _warn(record: BuildRecord, rows: Sequence[ComparedFact]) -> list[str]:
 
 
 def _warn_of_difference(kinds: Mapping[str, Mapping[str, int]]) -> list[str]:
-    """Return a warning where facts of one kind are unscored much more often than those of the other."""
+    """Return a warning if facts of one kind are unscored much more often than those of the other, else nothing."""
     if not all(each["drawn"] for each in kinds.values()):
         return []
     few, many = sorted(kinds, key=lambda kind: kinds[kind]["unscored"] / kinds[kind]["drawn"])

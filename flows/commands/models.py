@@ -1,4 +1,4 @@
-"""`factmill models`: converting, listing and removing local models."""
+"""`factmill models`: convert, list and remove local models."""
 
 import time
 from pathlib import Path
@@ -135,9 +135,9 @@ def _show_warnings() -> None:
 
 
 def _add(place: str, checkpoint: Path, name: str | None, replace: bool, as_json: bool, **more: Any) -> None:
-    """Convert a checkpoint, and print what came of it and the seconds it took.
+    """Convert a checkpoint; print the model's description and the seconds it took.
 
-    `place`: what converts it, in tasks/models/converting; `more`: what else that kind can be told.
+    `place`: `module:function` of the converter, in tasks/models/converting; `more`: further arguments of the converter.
     """
     started = time.perf_counter()
     convert = resolve_name(f"factmill.tasks.models.converting.{place}")

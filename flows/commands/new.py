@@ -1,4 +1,4 @@
-"""`factmill new`: a benchmark's package, written from templates; it installs, builds and passes its tests as written."""
+"""`factmill new`: write a benchmark package from templates, which installs, builds and passes its tests as written."""
 
 import keyword
 import uuid
@@ -45,20 +45,21 @@ _FILES = {
     "{name}/prompts/{name}/answer.md": "answer.md",
     "tests/test_{name}.py": "test.py",
 }
-"""File that is written → its template."""
+"""Path in the package → template, for both forms."""
 _OWN_FILES: dict[Form, dict[str, str]] = {
     "facts": {"README.md": "README.md"},
     "file": {"README.md": "README.md", "{name}/data/questions.csv": "questions.csv"},
 }
-"""Files of one form alone."""
+"""Form → path in the package → template, for that form only."""
 
 
 def render_package(name: str, form: Form, canary: str, title: str = "") -> dict[str, str]:
-    """Return path in the package's folder → text.
+    """Return path in the package's folder → text of the file.
 
-    `title`: what readers call the benchmark; by default the name. `form`: what questions are made of, facts of Wikidata or a file. `canary`: GUID by which training sets can leave it out.
+    `form`: the source of questions, facts of Wikidata or a file. `canary`: GUID by which training sets can exclude the
+    benchmark. `title`: the benchmark's name for readers; by default `name`.
     """
-    from jinja2 import (  # takes a tenth of a second, which only `new` needs
+    from jinja2 import (  # takes a tenth of a second, and only `new` needs it
         Environment,
         FileSystemLoader,
         StrictUndefined,
@@ -88,7 +89,7 @@ def render_package(name: str, form: Form, canary: str, title: str = "") -> dict[
 
 
 def write_package(name: str, form: Form, folder: Path, title: str = "") -> list[Path]:
-    """Write a package into a folder, and return its files; UsageError for a name that will not do, OutputError for a full folder."""
+    """Write a package and return its files; UsageError for an unusable name, OutputError for a non-empty folder."""
     if not name.isidentifier() or not name.islower() or not name.isascii() or keyword.iskeyword(name):
         raise UsageError(
             f"{name!r} cannot be a benchmark's name; expected lower-case letters, digits and _, such as my_facts"

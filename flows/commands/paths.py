@@ -1,7 +1,7 @@
-"""`factmill paths`: paths between pairs that a user names, through a local graph or a world's SPARQL endpoint, and their files.
+"""`factmill paths`: find and write the paths between given pairs, through a local graph or a world's SPARQL endpoint.
 
-A subject is a QID or a name; an object a QID, a date, a number or a name, told apart by how it is written unless the
-user says what it is. Names are looked up like those of a benchmark: label before alias, then the smallest number.
+A subject is a QID or a name; an object is a QID, a date, a number or a name, recognised by its form unless the user
+states the kind. Names are looked up as in a benchmark: label before alias, then the smallest QID.
 """
 
 import json
@@ -108,10 +108,10 @@ def paths(
 
 
 KINDS = ("item", "date", "number", "rank")
-"""What an object can be."""
+"""The kinds of objects."""
 _PROPERTIES = {"date": "time_properties", "number": "number_properties", "rank": "rank_properties"}
 _OPTIONAL = ("backward", "statement", "value", "precision", "unit")
-"""Columns that paths of some kinds alone have."""
+"""Columns that only paths of some kinds have."""
 BATCH = 10_000
 PATHS = pa.schema(
     {
@@ -128,7 +128,7 @@ PATHS = pa.schema(
         "unit": pa.string(),
     }
 )
-"""One row a path: the pair's number and texts as given; the path as ids and as labels; where its value stands."""
+"""One row per path: number and texts of its pair; the path as ids and labels; statement and value of its end."""
 PAIRS = pa.schema(
     {
         "pair": pa.int64(),
@@ -143,27 +143,27 @@ PAIRS = pa.schema(
         "problem": pa.string(),
     }
 )
-"""One row a pair: what it was taken for, what came of it, how many paths there are and how many were kept."""
+"""One row per pair: how it was understood, its status, and the numbers of paths found and kept."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Wanted:
-    """What one pair was taken for."""
+    """One pair, as understood."""
 
     subject: int | None
     kind: str
     target: Any
-    """Number of an item, Date or Number; None when a name is unknown."""
+    """Number of an item, Date or Number; None for an unknown name."""
 
     @property
     def status(self) -> str | None:
-        """Why the pair cannot be asked for, or None."""
+        """Reason why the pair cannot be searched, or None."""
         if self.subject is None:
             return "unknown_subject"
         return "unknown_object" if self.target is None else None
 
     def format_target(self) -> str | None:
-        """Return what the object was found to be; None for a name that is unknown."""
+        """Return the object as text: QID, date, or number with unit; None for an unknown name."""
         if self.target is None:
             return None
         if self.kind == "item":
@@ -180,10 +180,10 @@ def mine_pairs(
     options: PathOptions,
     language: str = "en",
 ) -> Iterator[tuple[pa.Table, pa.Table]]:
-    """Yield PATHS and PAIRS of each batch of (subject, object) texts, in order.
+    """Yield tables (PATHS, PAIRS) of each batch of (subject, object) texts, in order.
 
-    `kind` says what all objects are; None reads it from each. Raises ServiceError when names or labels cannot be
-    looked up; a pair whose paths cannot be had says so in its row.
+    `kind`: the kind of all objects; None: recognised for each. Raises ServiceError if names or labels cannot be looked
+    up; a pair whose paths cannot be found has the reason in its row.
     """
     service = services.wikidata
     finder = services.paths(ask_service(service))
@@ -202,7 +202,7 @@ def mine_pairs(
 
 
 def _read_object(text: str, kind: str | None, units: dict[str, int]) -> tuple[str, Any]:
-    """Return what an object is taken for, and its text (an item), Date or Number."""
+    """Return the kind of an object, and its text (for an item), Date or Number."""
     if kind == "item" or (kind is None and is_qid(text)):
         return "item", text
     date, number = read_date(text), read_number(text)
@@ -226,7 +226,7 @@ def _find_items(texts: Sequence[str], service: Service, language: str) -> dict[s
 
 
 def ask_all(service: Service, calls: Sequence[Call]) -> list[Any]:
-    """Return the bodies of the replies to calls, in order; ServiceError names the first that failed."""
+    """Return the reply bodies of calls, in order; ServiceError names the first call that failed."""
     bodies = []
     for call, reply in zip(calls, ask_service(service)(calls) if calls else (), strict=True):
         if reply.status != "ok":
@@ -309,7 +309,7 @@ def _finish_paths(
 
 
 def _label_paths(columns: dict[str, Any], service: Service, language: str) -> list[list[str]]:
-    """Return the paths as labels; an id without one stands for itself, values as a reader writes them."""
+    """Return the paths as labels; an id without a label stays as it is, a value is formatted for readers."""
     paths, units = columns["path"].to_pylist(), columns["unit"].to_pylist()
     ids = {part for path in paths for part in path if is_qid(part) or is_pid(part)} | {unit for unit in units if unit}
     asked = sorted(ids)
@@ -331,7 +331,7 @@ FORMATS = (".parquet", ".csv", ".jsonl")
 
 
 def read_pairs(file: Path) -> Iterator[tuple[str, str]]:
-    """Yield (subject, object) of a CSV, JSON Lines or Parquet file; SourceError names the row that has none."""
+    """Yield (subject, object) from a CSV, JSON Lines or Parquet file; SourceError names a row without them."""
     if not file.is_file():
         raise SourceError(f"{file}: no such file; give a CSV, JSON Lines or Parquet file with subject and object")
     row_no = 0
@@ -352,7 +352,7 @@ def read_pairs(file: Path) -> Iterator[tuple[str, str]]:
 
 
 class PathFiles(AbstractContextManager["PathFiles"]):
-    """A file of paths and, beside it, one of the pairs (`x.parquet`, `x.pairs.parquet`), written batch by batch."""
+    """Writes a file of paths and a file of pairs (`x.parquet`, `x.pairs.parquet`), batch by batch."""
 
     def __init__(self, file: Path) -> None:
         if file.suffix not in FORMATS:
@@ -387,7 +387,7 @@ class PathFiles(AbstractContextManager["PathFiles"]):
 
 
 class _JsonLines:
-    """Writes tables as one JSON object a line."""
+    """Writes table rows as JSON Lines."""
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream
@@ -415,7 +415,7 @@ def _group_paths(paths: pa.Table) -> defaultdict[int, list[dict[str, Any]]]:
 
 
 def format_pairs(paths: pa.Table, pairs: pa.Table, limit: int) -> Iterator[str]:
-    """Yield lines to read: each pair with what came of it, then its first paths as labels and ids."""
+    """Yield lines of text: each pair with its status, then its first paths as labels and ids."""
     by_pair = _group_paths(paths)
     for pair in pairs.to_pylist():
         found = by_pair[pair["pair"]]

@@ -1,5 +1,4 @@
-"""The commands `factmill label`, `review` and `audit`: answers and rows go out to people as tables, their labels, decisions and
-verdicts come back."""
+"""`factmill label`, `review` and `audit`: export answers and rows to people; import labels, decisions, verdicts."""
 
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -126,7 +125,7 @@ def import_answers(
       factmill label import labels.csv && factmill judge-card --judge exact
     """
     path = warehouse_of(RunOptions(warehouse=warehouse))
-    # questions of somebody's own belong to no evaluation
+    # the user's own questions belong to no evaluation
     found, digest = read_label_file(path, file, labeller, None)
     benchmarks = {item.draw: item.benchmark for item in found.items.values()}
     with open_warehouse(path) as db:
@@ -159,16 +158,16 @@ def import_answers(
 
 
 _MOST_NAMED = 20
-"""Rows with trouble that are told; the others are counted."""
+"""Maximum number of problem rows that are listed; the rest are counted."""
 
 
 def list_schemes() -> dict[str, LabelScheme]:
-    """Return benchmark → what people may say of its answers, where a judge marks them."""
+    """Return benchmark → label scheme, for the benchmarks whose answers a judge marks."""
     return {name: each.labels for name, each in EVALUATIONS.items() if each.labels is not None}
 
 
 def find_judged(warehouse: Path, name: str) -> tuple[Evaluation, LabelScheme, BuildRecord]:
-    """Return an evaluation that a judge marked, by the name of its build; UsageError for any other."""
+    """Return the judged evaluation of a build, its label scheme and record; UsageError for any other build."""
     record = find_build(warehouse, name)
     evaluation = next((each for each in EVALUATIONS.values() if each.name == record.benchmark), None)
     if evaluation is None or evaluation.labels is None:
@@ -178,14 +177,14 @@ def find_judged(warehouse: Path, name: str) -> tuple[Evaluation, LabelScheme, Bu
 
 
 def read_rows(warehouse: Path, evaluation: Evaluation, record: BuildRecord) -> list[dict[str, Any]]:
-    """Return the answers of an evaluation with their verdicts."""
+    """Return the answer rows of an evaluation, which include the verdicts."""
     with open_warehouse(warehouse) as db:
         rows: list[dict[str, Any]] = published_table(db, record.build_id, evaluation.main_table).to_pylist()
     return rows
 
 
 def _export_labels(warehouse: Path, name: str, to: Path, n: int, seed: int, by: Sequence[str]) -> dict[str, Any]:
-    """Draw answers of an evaluation, write them for people to label, and return what was written."""
+    """Draw answers of an evaluation, write them to a CSV for labelling, and return a summary."""
     evaluation, scheme, record = find_judged(warehouse, name)
     if to.exists():
         raise OutputError(f"{to}: is there already and may hold labels; name another file, or remove it")
@@ -213,9 +212,9 @@ def _export_labels(warehouse: Path, name: str, to: Path, n: int, seed: int, by: 
 
 
 def read_file(path: Path, export: str = "label export EVAL") -> tuple[str, str]:
-    """Return a file's text and the SHA-256 of its bytes; UTF-8 with or without a mark, or a spreadsheet's UTF-16.
+    """Return a file's text and the SHA-256 of its bytes; UTF-8, with or without a BOM, or a spreadsheet's UTF-16.
 
-    `export`: the command that writes such a file. UsageError for what cannot be read.
+    `export`: the command that writes such a file. UsageError if the file cannot be read.
     """
     try:
         data = read_regular(path)
@@ -230,7 +229,7 @@ def read_file(path: Path, export: str = "label export EVAL") -> tuple[str, str]:
 
 
 def read_label_file(warehouse: Path, path: Path, labeller: str, benchmark: str | None = "") -> tuple[LabelFile, str]:
-    """Return what a file of labels holds and its digest; who labelled is called as the file is where nobody says so."""
+    """Return the content of a label file and its digest; without a named labeller, the file's name is used."""
     text, digest = read_file(path)
     ids = name_items(text, path.name)
     with open_warehouse(warehouse) as db:
@@ -239,7 +238,7 @@ def read_label_file(warehouse: Path, path: Path, labeller: str, benchmark: str |
 
 
 def format_troubles(file: LabelFile) -> list[str]:
-    """Return what is wrong in a file, row by row; rows without a label are counted alone."""
+    """Return the problems of a label file, row by row; rows without a label share one line."""
     missing = [trouble for trouble in file.troubles if trouble.kind == "missing"]
     others = [trouble for trouble in file.troubles if trouble.kind != "missing"]
     rows = [trouble.told.partition(":")[0].removeprefix("row ") for trouble in missing]
@@ -338,17 +337,17 @@ def audit(
 
 @dataclass(frozen=True)
 class Sample:
-    """Rows of a build to be audited."""
+    """Sample of a build's rows for an audit."""
 
     build_id: str
     shown: Mapping[str, str]
-    """Row id → what a reader sees of it: the row, what belongs to it, and what its facts rest on."""
+    """Row id → text for the reader: the row, its companion rows, and the evidence of its facts."""
     verdicts: Mapping[str, Verdict]
-    """Those given before, of all rows of the build."""
+    """Row id → earlier verdict, for all rows of the build."""
 
 
 def draw_rows(warehouse: Path, benchmark: Benchmark, build_id: str, rows: int, seed: int) -> Sample:
-    """Return a sample of a build."""
+    """Return a seeded sample of a build's rows."""
     with open_warehouse(warehouse) as db:
         ids = db.execute(f"SELECT id FROM {benchmark.main_table} WHERE build_id = ?", [build_id]).fetchall()
         drawn = draw_sample((row_id for (row_id,) in ids), rows, seed)
@@ -368,9 +367,9 @@ def _show_row(db: Connection, benchmark: Benchmark, build_id: str, row_id: str) 
 
 
 def take_verdicts(warehouse: Path, benchmark: Benchmark, sample: Sample, reviewer: str) -> int:
-    """Ask in the terminal about the rows without a verdict, keep each at once, and return how many were given.
+    """Ask in the terminal for verdicts on rows without one, store each at once, and return their number.
 
-    Ends when all are done, or at `q`; a mark that is none is asked for again.
+    Ends when all rows are done, or at `q`; an invalid mark is asked for again.
     """
     todo = [row_id for row_id in sample.shown if row_id not in sample.verdicts]
     for number, row_id in enumerate(todo, 1):
@@ -390,13 +389,13 @@ def take_verdicts(warehouse: Path, benchmark: Benchmark, sample: Sample, reviewe
 
 
 def measure_build(warehouse: Path, benchmark: Benchmark, build_id: str) -> list[AuditFigure]:
-    """Return the figures of a build's audit."""
+    """Compute the figures of a build's audit."""
     with open_warehouse(warehouse) as db:
         return measure(benchmark.audit, list(load_verdicts(db, build_id).values()))
 
 
 def format_figures(benchmark: Benchmark, figures: list[AuditFigure]) -> list[str]:
-    """Return the figures of a build's audit as lines to read; none where no row has a verdict."""
+    """Return the figures of a build's audit as lines of text; empty if no row has a verdict."""
     if not any(figure.rows for figure in figures):
         return []
     kinds = {kind.code: kind for kind in benchmark.audit.kinds}

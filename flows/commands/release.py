@@ -1,4 +1,4 @@
-"""`factmill release BUILD`: a build as a folder to publish; releases that rebuilds make by themselves, and releases compared."""
+"""`factmill release BUILD`: write a build as a folder to publish; gated releases of rebuilds; diffs of releases."""
 
 from collections.abc import Mapping
 from contextlib import suppress
@@ -99,16 +99,16 @@ def release(
 
 
 HARNESS = "lm_eval"
-"""Folder with the tasks for lm-evaluation-harness."""
+"""Folder of the tasks for lm-evaluation-harness."""
 CHANGES = "CHANGELOG.md"
 
 
 def make_release(
     warehouse: Path, build_name: str, folder: Path, choices: Choices, force: bool = False, since: str = ""
 ) -> Written:
-    """Write the release of a build into a folder; UsageError and OutputError say why there is none.
+    """Write the release of a build into a folder; UsageError or OutputError if it cannot be written.
 
-    `since`: the build of the release before, from which CHANGELOG.md tells what changed.
+    `since`: the build of the previous release; CHANGELOG.md lists the changes from it.
     """
     from factmill.flows.commands.report import read_build
 
@@ -118,7 +118,7 @@ def make_release(
     say(f"{build.build_id}: reading what was published")
     release = read_release(warehouse, benchmark, forms, build, choices)
     changes = ""
-    if since:  # of the rows that are released
+    if since:  # changes of released rows only
         earlier = find_build(warehouse, since)
         require_comparable(earlier, build)
         told, names = withhold_changes(
@@ -147,7 +147,7 @@ def make_release(
 
 
 def list_answered(release: Release) -> frozenset[str]:
-    """Return the ids of the main table's rows whose answers the release holds."""
+    """Return the ids of the main table's rows whose answers are in the release."""
     tables = {*release.forms.configs[0].splits.values()}
     answered = "" if release.choices.with_answers else release.forms.answered
     return frozenset(
@@ -160,10 +160,10 @@ def list_answered(release: Release) -> frozenset[str]:
 
 
 def release_gated(warehouse: Path, build_id: str, folder: Path, gates: Gates) -> str:
-    """Release a build below a folder, under its benchmark's name, and say so; GateClosed says which gates keep it back.
+    """Release a build to `folder`/BENCHMARK and return a message; GateClosed names the gates that stop it.
 
-    A release that is there is the one before; it is replaced, and what changed stands in CHANGELOG.md. One of this very
-    build stays as it is.
+    An existing release is the previous one: it is replaced, and CHANGELOG.md lists the changes. A release of the same
+    content stays as it is.
     """
     build = find_build(warehouse, build_id)
     place = folder / build.benchmark
@@ -193,9 +193,9 @@ def release_gated(warehouse: Path, build_id: str, folder: Path, gates: Gates) ->
 
 
 def compare_releases(warehouse: Path, before: str, after: str, with_answers: bool = False) -> Diff:
-    """Return what changed from one release to another, by their folders; one of the two may be a build of the warehouse.
+    """Return the diff between two release folders; one of the two may be a build of the warehouse.
 
-    UsageError, SourceError and UnknownBuild say what was expected.
+    Raises UsageError, SourceError or UnknownBuild, which say what was expected.
     """
     sides = [read_side(name, warehouse) for name in (before, after)]
     require_comparable(*(each.record for each in sides))
@@ -214,7 +214,7 @@ def compare_releases(warehouse: Path, before: str, after: str, with_answers: boo
 
 
 def find_release_forms(build: BuildRecord) -> ReleaseForms:
-    """Return how a build is released; UsageError for one of no benchmark, such as an evaluation."""
+    """Return the release forms of a build's benchmark; UsageError for other builds, such as an evaluation."""
     known = [name for name, benchmark in BENCHMARKS.items() if benchmark.release]
     if build.benchmark not in known:
         raise UsageError(

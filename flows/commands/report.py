@@ -1,4 +1,4 @@
-"""`factmill report`: what was built or measured, and the card of a model over all benchmarks, as files to read."""
+"""`factmill report`: write the page of a build, the report of evaluations, or the card of models."""
 
 import re
 import shlex
@@ -100,7 +100,7 @@ def report(
 
 
 def report_evaluation(warehouse: Path, evaluation_id: str, folder: Path) -> list[Path]:
-    """Write the report of an evaluation into a folder, as a page, Markdown and JSON, and return its files."""
+    """Write the report of an evaluation into a folder as HTML, Markdown and JSON, and return its files."""
     report = read_report(warehouse, [find_build(warehouse, evaluation_id)])
     return [
         write_file(render(report), folder / f"{evaluation_id}{ending}", "--reports")
@@ -109,16 +109,16 @@ def report_evaluation(warehouse: Path, evaluation_id: str, folder: Path) -> list
 
 
 def read_build(warehouse: Path, record: BuildRecord, shown: Shown | None = None) -> BuildPage:
-    """Return the page of a build; `shown`: what of it may be told, by default all."""
+    """Return the page of a build; `shown`: what it may show, by default everything."""
     benchmark = BENCHMARKS[record.benchmark]
     list_distributions: Distributions = load_place(benchmark.page) if benchmark.page else lambda _: ()
     return read_page(warehouse, benchmark, record, list_distributions, shown)
 
 
 def read_report(warehouse: Path, records: Sequence[BuildRecord]) -> Report:
-    """Return the report of evaluations, or of one mechanistic analysis, which stands alone.
+    """Return the report of evaluations, or of a single mechanistic analysis.
 
-    UsageError where they are not of one benchmark and of builds with the same content.
+    UsageError unless all evaluations are of one benchmark and of builds with the same content.
     """
     if looked_into := next((record for record in records if record.benchmark == MECHANISM.name), None):
         if len(records) > 1:
@@ -151,14 +151,14 @@ def read_report(warehouse: Path, records: Sequence[BuildRecord]) -> Report:
 
 
 def check_endings(paths: Sequence[Path], forms: Collection[str] = RENDERERS) -> None:
-    """UsageError unless each file's ending names a form, by default one of a report."""
+    """Raise UsageError unless each file's ending is one of `forms`, by default those of a report."""
     for path in paths:
         if path.suffix not in forms:
             raise UsageError(f"{path}: expected a file that ends in {', '.join(forms)}")
 
 
 def read_evaluated(warehouse: Path, evaluation: Evaluation, record: BuildRecord) -> Evaluated:
-    """Return an evaluation as reports read it."""
+    """Return an evaluation with its tables, judge and measured build, as input of a report."""
     measured = find_measured_record(warehouse, record)
     judge, card = read_judge(warehouse, evaluation, record)
     with open_warehouse(warehouse) as db:
@@ -174,27 +174,27 @@ def read_evaluated(warehouse: Path, evaluation: Evaluation, record: BuildRecord)
 
 
 def read_card(warehouse: Path, names: Sequence[str], folder: Path, made: Collection[str] = ()) -> Card:
-    """Return the card of models, a column each; none named: all that were evaluated.
+    """Return the card of models, one column each; without names, of all models that were evaluated.
 
-    `folder`: where the card will lie, which single reports must lie in too to be linked; `made`: evaluations that are
-    taken before later ones. UsageError for a model that was never evaluated.
+    `folder`: the folder of the card; only reports in the same folder are linked. `made`: evaluations to prefer over
+    later ones. UsageError for a model that was never evaluated.
     """
     builds = list_builds(warehouse)
     evaluations = {each.name for each in EVALUATIONS.values()}
     known = [build for build in builds if build.benchmark in evaluations]
     if not known:
         raise UnknownBuild(f"no evaluation in {warehouse}; make some: factmill evaluate all --model NAME")
-    known.sort(key=lambda each: each.build_id in made)  # stable: later ones stay behind earlier ones
+    known.sort(key=lambda each: each.build_id in made)  # stable: the order of time stays
     models = [_find_model(name, known) for name in names] or [_model_of(each) for each in known]
     models = list(dict.fromkeys(models))
     return make_card(models, [_take(warehouse, each, models, builds, known, folder) for each in EVALUATIONS.values()])
 
 
 def write_card(warehouse: Path, names: Sequence[str], folder: Path, made: Collection[str]) -> list[Path]:
-    """Write the card of models into a folder, as a page, Markdown and JSON, and return its files."""
+    """Write the card of models into a folder as HTML, Markdown and JSON, and return its files."""
     card = read_card(warehouse, names, folder, made)
     models = "-".join(card.models)
-    # with a digest where the names of models cannot stand in a file's as they are
+    # add a digest if the models' names had to be changed for the file name
     plain = re.sub(r"[^\w.+-]+", "-", models, flags=re.ASCII)[:80]
     name = plain if plain == models else f"{plain}-{digest_bytes(models.encode())[:8]}"
     return [
@@ -211,8 +211,8 @@ def _take(
     known: Sequence[BuildRecord],
     folder: Path,
 ) -> Taken:
-    """Return the latest evaluation of each model on one benchmark: on the rows that most were measured on, the latest of
-    these."""
+    """Return the latest evaluation of each model on one benchmark, all on the same source rows: those that most models
+    were measured on, the most recent in a tie."""
     mine = [each for each in known if each.benchmark == evaluation.name and _model_of(each) in models]
     measured_on = Counter(rows for rows, _ in {(_rows_of(each), _model_of(each)) for each in mine})
     latest = {_rows_of(each): at for at, each in enumerate(mine)}
@@ -222,7 +222,7 @@ def _take(
         latest_first = [each for each in reversed(mine) if _model_of(each) == model]
         for each in latest_first:
             if _rows_of(each) == rows:
-                with suppress(OldBuild):  # what an earlier factmill wrote cannot be told: an earlier one, or none
+                with suppress(OldBuild):  # an earlier factmill's format: try an earlier evaluation
                     evaluated.append(read_evaluated(warehouse, evaluation, each))
                     left_out[each.build_id] = [other for other in latest_first if other is not each]
                     break
@@ -259,7 +259,7 @@ def _model_of(evaluation: BuildRecord) -> str:
 
 
 def _find_model(name: str, known: Sequence[BuildRecord]) -> str:
-    """Return the model of this name, or that the command line calls so; UsageError when there is none, or several."""
+    """Return the model with this name, in reports or on the command line; UsageError for none or several."""
     models = list(dict.fromkeys(map(_model_of, known)))
     if name in models:
         return name

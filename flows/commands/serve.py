@@ -1,4 +1,4 @@
-"""`factmill serve`: scheduled rebuilds, and runs that are started from Prefect's UI."""
+"""`factmill serve`: run scheduled rebuilds, and runs that users start in Prefect's UI."""
 
 from dataclasses import make_dataclass
 from pathlib import Path
@@ -57,7 +57,7 @@ def _serve(given: Any) -> None:
     require_server(address)
     check_runs(options.rebuild_params(settings), options.run_options())
 
-    # Prefect is imported when its settings stand
+    # import Prefect only after its settings are in the environment
     from factmill.flows.commands.serving.runner import make_deployments, serve_deployments
 
     deployments = make_deployments(options, settings)
@@ -73,4 +73,4 @@ serve = make_dataclass(
     namespace={"__post_init__": _serve, "__doc__": _HELP},
     kw_only=True,
 )
-"""Its options; to make one is to serve."""
+"""The options of the command; creating an instance starts serving."""

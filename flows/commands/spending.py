@@ -1,4 +1,4 @@
-"""`factmill forecast NAME` and `factmill jobs`: what a build will ask, cost and take, and batch jobs at servers of models."""
+"""`factmill forecast NAME` and `factmill jobs`: forecast a build's requests, cost and time; manage batch jobs."""
 
 import time
 from collections.abc import Iterator, Sequence
@@ -61,7 +61,7 @@ Rows = Annotated[
 
 
 def forecast(given: Any) -> None:
-    """Say what a build will ask, cost and take, by the options that the build would be given."""
+    """Forecast the requests, cost and time of a build with these options."""
     progress.show()
     if given.pilot is not None and (given.earlier or given.rows):
         raise UsageError(
@@ -180,8 +180,8 @@ def forget_job(job: Job, warehouse: Warehouse = None, as_json: AsJson = False) -
 
 
 def _choose_warehouses(warehouse: Path | None) -> list[Path]:
-    """Return the warehouses whose jobs are meant; UsageError where there is none of that name."""
-    if warehouse is None:  # all of the home, the usual one first
+    """Return the warehouses whose jobs are selected; UsageError if the named one does not exist."""
+    if warehouse is None:  # all of the home, the default one first
         beside = sorted(home().glob("*.duckdb.runs"))
         return [home() / "factmill.duckdb", *(each.with_name(each.name.removesuffix(".runs")) for each in beside)]
     path = warehouse_of(RunOptions(warehouse=warehouse))
@@ -193,9 +193,9 @@ def _choose_warehouses(warehouse: Path | None) -> list[Path]:
 def _make_forecast(
     benchmark: Benchmark, params: Params, run: RunOptions, earlier: str | None, rows: int | None
 ) -> dict[str, Any]:
-    """Return what a build will ask, from a pilot where the options tell one, else from an earlier build; it is kept.
+    """Make and store the forecast of a build, from a pilot if the options ask for one, else from an earlier build.
 
-    `earlier`: a build to go by, else the newest of this benchmark. `rows`: of the source; None: as many as that one had.
+    `earlier`: the build to extrapolate; None: the newest. `rows`: source rows; None: as many as that build read.
     """
     warehouse, world = warehouse_of(run), load_world(run.world, run.graph)
     world.require_access(*benchmark.needs(params))
@@ -224,7 +224,7 @@ def _make_forecast(
 
 
 def _ask_pilot(benchmark: Benchmark, params: Params, run: RunOptions) -> tuple[Basis, str]:
-    """Make a pilot and return what it asked."""
+    """Run a pilot build and return the basis of a forecast, with its description."""
     warehouse, begun = warehouse_of(run), datetime.now(UTC)
     report = make_build(benchmark, params, run, force=True)
     asked = read_asked(warehouse, report.build_id, begun)
@@ -256,7 +256,7 @@ def _find_earlier(benchmark: Benchmark, run: RunOptions, name: str | None) -> Bu
 
 
 def _format_forecast(told: dict[str, Any]) -> list[str]:
-    """Return a forecast as lines to read."""
+    """Return a forecast as lines of text."""
     total, low, high = told["total"], told["low"], told["high"]
     lines = [f"{told['benchmark']} in the world {told['world']}, by {told['basis']}"]
     lines.append(
@@ -298,7 +298,7 @@ _MODES: tuple[Mode, ...] = ("record", "refresh")
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """A job, and the warehouse whose builds asked for it."""
+    """A batch job, and the warehouse whose build submitted it."""
 
     warehouse: Path
     job: JobFile
@@ -350,7 +350,7 @@ def _describe(known: _Known, looked: Looked, asked: bool) -> dict[str, Any]:
 
 
 def _format_jobs(found: Sequence[dict[str, Any]]) -> Iterator[str]:
-    """Yield the lines that tell of jobs."""
+    """Yield lines of text about jobs."""
     wide = max((len(each["job"]) for each in found), default=0)
     for each in found:
         done = "" if each["done"] is None else f"{each['done']:,} of "
@@ -365,7 +365,7 @@ def _format_jobs(found: Sequence[dict[str, Any]]) -> Iterator[str]:
 
 
 def _find_job(warehouses: Sequence[Path], name: str) -> _Known:
-    """Return the job of an id, or of the beginning of one; UsageError where there is none, or there are several."""
+    """Return the job with this id, or beginning of an id; UsageError if there is none, or several."""
     known = _find_known(warehouses)
     found = [each for each in known if name in (each.job.job_id, each.job.name)] or [
         each for each in known if name and name in (each.job.job_id[: len(name)], each.job.name[: len(name)])

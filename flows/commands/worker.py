@@ -1,4 +1,4 @@
-"""`factmill worker`: a worker of a Dask cluster, which answers for local models and graphs."""
+"""`factmill worker`: a worker of a Dask cluster, which serves local models and graphs."""
 
 from pathlib import Path
 from typing import Literal

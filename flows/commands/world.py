@@ -1,7 +1,6 @@
-"""`factmill world`: serving the embedded world, and which of its scripted replies builds ask for, which are missing, and how they
-come into files.
+"""`factmill world`: serve the embedded world; count, check and complete its scripted replies.
 
-What builds ask is read from their recorded calls. A form lists prompts without a reply:
+The prompts of builds come from their recorded calls. A form lists prompts without a reply:
 
     granola/granular_answers:
     - question: Where was Ada Lovelace born?
@@ -130,8 +129,8 @@ _CHAINED = "What rests on replies that are missing, such as BioKaLMA's later rou
 
 
 def _ask_builds(names: Sequence[str], warehouse: Path | None) -> dict[str, Mapping[Key, Variables]]:
-    """Make the embedded builds of these benchmarks (all where none is named), where they are not there, and return what they
-    ask, by prompt."""
+    """Make the missing embedded builds of these benchmarks (without names: of all) and return prompt → key → variables
+    of their scripted replies."""
     run = RunOptions(world=EMBEDDED, warehouse=warehouse)
     asked: dict[str, Mapping[Key, Variables]] = {}
     with shared_server():
@@ -145,7 +144,7 @@ def _ask_builds(names: Sequence[str], warehouse: Path | None) -> dict[str, Mappi
 
 
 def _format_form(missing: Mapping[str, Sequence[Variables]]) -> str:
-    """Return the form of what is missing; empty where nothing is."""
+    """Return the form with the missing replies; empty if none is missing."""
     if not missing:
         return ""
     count = sum(map(len, missing.values()))
@@ -160,8 +159,8 @@ def _format_form(missing: Mapping[str, Sequence[Variables]]) -> str:
 
 
 def _add_replies(form: Path, written_by: str | None, known: Mapping[str, Mapping[Key, Variables]]) -> dict[str, int]:
-    """Put the replies of a filled form into the files; return prompt → number. WorldError, before anything is written, for an
-    entry that is empty, is there already, or has variables that no build asks."""
+    """Add the replies of a filled form to the files; return prompt → number added. WorldError, before anything is
+    written, for an entry that is empty, exists already, or has variables that no build uses."""
     told = load_yaml(form.read_text("utf-8"), str(form))
     if not isinstance(told, dict) or not all(isinstance(entries, list) for entries in told.values()):
         raise WorldError(f"{form}: expected prompts with a list of entries each, as `--missing` prints them")
@@ -190,7 +189,7 @@ def _add_replies(form: Path, written_by: str | None, known: Mapping[str, Mapping
 
 
 def _find_untidy() -> list[str]:
-    """Return the prompts whose files are not in the form that `--tidy` gives them."""
+    """Return the prompts whose files differ from the form that `--tidy` writes."""
     return [
         prompt
         for prompt in list_prompts()
@@ -199,7 +198,7 @@ def _find_untidy() -> list[str]:
 
 
 def _check_files() -> list[str]:
-    """Return what is wrong with the files, without a build: by what the builds asked when `make digests` was last run."""
+    """Return the problems of the reply files, compared with what `make digests` last stored, without a build."""
     asked = read_asked()
     wrong = [
         f"{replies_path(prompt)}: not sorted, or written otherwise; mend it with --tidy" for prompt in _find_untidy()

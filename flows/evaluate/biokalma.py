@@ -1,4 +1,4 @@
-"""How a model is measured on BioKaLMA."""
+"""The Prefect flow that evaluates a model on BioKaLMA."""
 
 from prefect import flow
 

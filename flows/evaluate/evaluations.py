@@ -1,13 +1,13 @@
-"""The evaluations that can be made: those that benchmarks' records name."""
+"""Registry of evaluations: those that the benchmarks' records name."""
 
 from factmill.flows.benchmarks import BENCHMARKS, OWN, PACKAGES, find_benchmark
 from factmill.tasks.engine.benchmark import Benchmark, load_place
 from factmill.tasks.evaluation.record import Evaluation
 
 EVALUATIONS: dict[str, Evaluation] = {}
-"""By the name of the benchmark that they measure on, in the order in which `evaluate all` makes them."""
+"""Name of a benchmark → its evaluation, in the order of `evaluate all`."""
 BROKEN_EVALUATIONS: dict[str, str] = {}
-"""Name of a benchmark whose evaluation could not be loaded → package and reason."""
+"""Name of a benchmark whose evaluation failed to load → package and reason."""
 
 
 def _load_evaluations() -> None:
@@ -26,11 +26,11 @@ _load_evaluations()
 
 
 def list_made() -> dict[str, Benchmark]:
-    """Return what is made of builds, by the name of its own builds: the evaluations, and what looks into evaluations."""
+    """Return name of its builds → record, for all evaluations and analyses of evaluations."""
     analyses = [load_place(each.analysis) for each in BENCHMARKS.values() if each.analysis]
     return {each.name: each for each in (*EVALUATIONS.values(), *analyses)}
 
 
 def find_record(name: str) -> Benchmark:
-    """Return a benchmark, or what is made of one (`list_made`), by name; UsageError when there is none."""
+    """Return the record of a benchmark, evaluation or analysis by name; UsageError if there is none."""
     return list_made().get(name) or find_benchmark(name)

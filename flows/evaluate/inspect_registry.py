@@ -1,4 +1,4 @@
-"""The benchmarks as tasks of Inspect AI, which finds this module by its entry point: `inspect eval factmill/granola`."""
+"""The benchmarks as Inspect AI tasks; Inspect finds this module by its entry point: `inspect eval factmill/granola`."""
 
 import json
 from collections.abc import Callable
@@ -22,11 +22,11 @@ from factmill.tasks.evaluation.record import EXACT, Evaluation
 T = TypeVar("T", bound=Callable[..., Any])
 Options = dict[str, Any]
 GRADER = "grader"
-"""Role of the model that judges: `--model-role grader=NAME`; without one the program `exact` does."""
+"""Model role of the judge: `--model-role grader=NAME`; without one, the program `exact` judges."""
 
 
 def _ours(function: T) -> T:
-    """Return a function as the module's that bears the project's name: Inspect names what it registers by that."""
+    """Set a function's module to `factmill`, by which Inspect names what it registers."""
     function.__module__ = factmill.__name__
     return function
 
@@ -92,7 +92,7 @@ def _make_task(evaluation: Evaluation) -> Callable[..., Task]:
             solver=asked(options, max_tokens),
             scorer=scored(options, judge),
             metrics=[measured(options, _list(group_by))],
-            # a question that the model could not be asked stays in the figures, as unscored
+            # a question that the model did not receive stays in the metrics, as unscored
             score_on_error=True,
         )
 
@@ -112,4 +112,4 @@ def _list(given: str | list[str] | None) -> list[str]:
 
 
 TASKS = {name: _make_task(evaluation) for name, evaluation in EVALUATIONS.items()}
-"""Benchmark → its task."""
+"""Benchmark → its Inspect task."""

@@ -1,4 +1,4 @@
-"""Where programs and other harnesses begin: a benchmark by its name, and the rows that it is measured on."""
+"""Entry point for programs and other harnesses: open a benchmark's evaluation on the rows of a source."""
 
 from collections.abc import Collection, Sequence
 from pathlib import Path
@@ -17,7 +17,7 @@ from factmill.tasks.text.whole import suggest_name
 
 
 def find_evaluation(benchmark: str) -> Evaluation:
-    """Return how models are measured on a benchmark; UsageError when there is none of that name."""
+    """Return the evaluation of a benchmark; UsageError if there is none."""
     if benchmark in BROKEN_EVALUATIONS:
         raise UsageError(f"the evaluation of {benchmark} could not be loaded from {BROKEN_EVALUATIONS[benchmark]}")
     if benchmark not in EVALUATIONS:
@@ -27,7 +27,7 @@ def find_evaluation(benchmark: str) -> Evaluation:
 
 
 def open_store(source: str | Path | Store | None = None) -> Store:
-    """Return what tables are read from: a warehouse, a folder, a build of the home's warehouse by its id; None: that one."""
+    """Open a warehouse, a folder of tables, or a build of the home's warehouse by id; None: that warehouse."""
     if isinstance(source, Store):
         return source
     home = default_warehouse()
@@ -47,9 +47,9 @@ def open_store(source: str | Path | Store | None = None) -> Store:
 def open_session(
     benchmark: str, source: str | Path | Store | None, settings: Sequence[str], reads: bool = True, **options: Any
 ) -> Session:
-    """Return a way to measure on the rows of a source; UsageError and SourceError say what was expected.
+    """Open a session that evaluates on the rows of a source; UsageError and SourceError say what was expected.
 
-    `reads`: False where what was asked is at hand, and nothing is read.
+    `reads`: False if the caller supplies the questions, so that no source is opened.
     """
     store = open_store(source) if reads else None
     return offline.open_session(find_evaluation(benchmark), store, settings, **options)
@@ -58,9 +58,9 @@ def open_session(
 def write_lm_eval(
     warehouse: Path, build: BuildRecord, folder: Path, asked: Collection[str] | None = None, canary: str = ""
 ) -> list[Path]:
-    """Write the task folder of a build for lm-evaluation-harness and return its files; UsageError when there is none.
+    """Write the lm-evaluation-harness tasks of a build and return their files; UsageError if it has no evaluation.
 
-    `asked`: ids of the rows that are asked about; None: all. `canary` stands in every file.
+    `asked`: ids of the rows to include; None: all. `canary`: line that every file contains.
     """
     evaluation = find_evaluation(build.benchmark)
     session = offline.open_session(evaluation, Store(warehouse, build.build_id), list(evaluation.settings))

@@ -1,4 +1,4 @@
-"""How it is found out which components of a model carry a fact in its short and in its long answer (SLAQ)."""
+"""The Prefect flow that finds which model components carry a fact in its short and in its long answer (SLAQ)."""
 
 from collections import Counter
 
@@ -30,7 +30,7 @@ def analyse_slaq_mechanism(
     locked = lock_inputs(params, run)
     # one batch at a time: the model uses all cores, and two models may not fit into memory
     with open_build(MECHANISM, locked, run.model_copy(update={"concurrency": 1})) as build:
-        # §5.1, §5.2, Appendix A.4: one step, since facts are drawn until enough are scored
+        # §5.1, §5.2, Appendix A.4: a single step, since facts are drawn until enough are scored
         ablated = build.load(ablate_answered_facts, [each.model for each in locked.inputs.subjects])
         if not ablated.rows:
             found = "; ".join(

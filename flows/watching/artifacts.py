@@ -1,4 +1,4 @@
-"""What a flow run leaves in Prefect's UI: the funnel, sample rows, cost, and the page of the build."""
+"""Creates the artifacts of a flow run in Prefect's UI: funnel, sample rows, cost, and the page of the build."""
 
 import json
 from base64 import b64encode
@@ -26,14 +26,14 @@ from factmill.tasks.storage.builds import describe_scripted, find_build, first_d
 
 SAMPLE_ROWS = 20
 _MOST_DETAIL = 300
-"""Characters of a reject's particulars."""
+"""Maximum characters of a reject's detail."""
 
 
 def leave_artifacts(benchmark: Benchmark, report: BuildReport, rows: pa.Table) -> None:
-    """Create the artifacts of one build, and tell its end in the run's log."""
+    """Create the artifacts of one build, and write its result into the run's log."""
     _leave_funnel(report)
     if report.rows:
-        # what `show` prints comes first, then the other columns, ids last
+        # the columns of `show` come first, then the others, ids last
         first = [name for name in benchmark.shown if name in rows.column_names and name != "id"]
         others = [name for name in rows.column_names if name not in first and name != "id"]
         sample = rows.slice(0, SAMPLE_ROWS).select([*first, *others, "id"]).to_pylist()
@@ -46,13 +46,13 @@ def leave_artifacts(benchmark: Benchmark, report: BuildReport, rows: pa.Table) -
 
 
 def leave_lost(report: BuildReport) -> None:
-    """Create the artifacts of a build that published nothing: what each stage did, and why it rejected rows."""
+    """Create the artifacts of a build that published nothing: the funnel and the reject reasons."""
     if report.stages:
         _leave_funnel(report)
 
 
 def _leave_funnel(report: BuildReport) -> None:
-    # columns stand in the order in which they are read
+    # columns in reading order
     funnel = [
         {
             "stage": stage["stage"],
@@ -100,14 +100,14 @@ def _key(report: BuildReport) -> str:
 def leave_evaluation(
     report: BuildReport, evaluation: Evaluation, answers: pa.Table, metrics: Sequence[EvaluationMetric]
 ) -> None:
-    """Create the artifacts of one evaluation: its metrics over all items, figures, the worst answers, cost."""
+    """Create the artifacts of one evaluation: metrics over all items, figures, worst answers, cost."""
     key = _key(report)
     create_table_artifact(
         table=list_metrics(metrics),
         key=f"{key}-metrics",
         description=f"{report.author} on {report.facts['measured']}: metrics of {report.build_id}, over all items",
     )
-    # one artifact of all: Prefect writes the address of an artifact that is an image, here all of its bytes, below it
+    # one artifact for all figures: below an image artifact, Prefect prints its address, here all of its bytes
     create_markdown_artifact(
         markdown="\n\n".join(map(show_figure, evaluation.figures(metrics))),
         key=f"{key}-figures",
@@ -122,8 +122,8 @@ def leave_evaluation(
 
 
 def show_figure(figure: Figure) -> str:
-    """Return a figure as Markdown: its picture, what its colours mean, and its note."""
-    # what draws is imported by evaluations alone
+    """Return a figure as Markdown: picture, colour legend and note."""
+    # only evaluations import the drawing code
     from factmill.tasks.reports.drawing import draw_picture, tell_legend
 
     style = asset_path("data/templates", "style.css").read_text("utf-8")
@@ -133,7 +133,7 @@ def show_figure(figure: Figure) -> str:
 
 
 def list_metrics(metrics: Iterable[EvaluationMetric]) -> list[dict[str, Any]]:
-    """Return the metrics over all items as a table: what was measured, its value, what that rests on."""
+    """Return the metrics over all items as rows of a table: setting, metric, value, interval, counts, judge, note."""
     return [
         {
             "setting": each.setting,
@@ -151,13 +151,13 @@ def list_metrics(metrics: Iterable[EvaluationMetric]) -> list[dict[str, Any]]:
 
 
 def list_worst(items: Iterable[Item]) -> list[dict[str, Any]]:
-    """Return the worst answers as a table, ids last."""
+    """Return the worst answers as rows of a table, ids last."""
     first = ("question", "answer", "verdict", "gold", "score", "setting")
     return [tell_row(asdict(item), first) for item in pick_worst(items)[:SAMPLE_ROWS]]
 
 
 def _leave_cost(report: BuildReport, look: str) -> None:
-    """Leave what a build came to and cost; `look`: its page, or the command that shows it."""
+    """Create the artifact with a build's result and cost; `look`: its page, or the command that writes it."""
     notes = list(report.notes)
     notes += [report.caution] if report.caution else []
     notes += [describe_scripted(report.scripted)] if report.scripted else []
@@ -186,12 +186,12 @@ def _leave_cost(report: BuildReport, look: str) -> None:
 
 
 def tell_row(row: Mapping[str, Any], first: Sequence[str] = ()) -> dict[str, Any]:
-    """Return a row as a table's, these columns first."""
+    """Return a row as a row of a table artifact, with the columns in `first` in front."""
     return {name: _tell(row[name]) for name in dict.fromkeys([*first, *row])}
 
 
 def _tell(value: Any) -> Any:
-    """Return a value as a cell of a table: a list of texts as these, everything nested as JSON."""
+    """Return a value as a cell of a table: a list of texts joined by bars, other nested values as JSON."""
     if isinstance(value, str | int | float | bool | None):
         return value
     if isinstance(value, list | tuple) and all(isinstance(each, str) for each in value):
@@ -200,10 +200,10 @@ def _tell(value: Any) -> Any:
 
 
 def leave_page(report: BuildReport) -> None:
-    """Write the page of a build and tell where it is; one that cannot be written is told, and the build stays made."""
+    """Write the page of a build and link it as an artifact; a failure is logged, and the build stays."""
     if not report.rows:
         return
-    # what draws takes a second to import, and no run needs it before
+    # the drawing code takes a second to import, and no run needs it earlier
     from factmill.flows.cli.options import write_file
     from factmill.flows.commands.report import read_build
     from factmill.tasks.reports.builds.contents import render_build_html

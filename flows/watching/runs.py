@@ -1,9 +1,9 @@
-"""Flow runs as people watch them in Prefect: their names, log, progress, and ends, also of runs whose process was killed.
+"""Tracks flow runs in Prefect: their names, log, progress and final states, also of runs whose process was killed.
 
-tasks/storage/housekeeping/freed.py says how these are told. Lines cost nothing, since Prefect sends them in bundles,
-beside the work. A call of its server takes some 20 ms, so a stage shows how far it has come only where somebody can see it,
-on a standing server, and when it takes its time. An end is told by whoever ends the run: the run itself, the process that
-serves it and cancels it, or a later run that finds its process gone.
+tasks/storage/housekeeping/freed.py explains how killed runs are recognised. Log lines cost nothing, since Prefect sends
+them in bundles in the background. A request to its server takes about 20 ms, so only a long stage shows its progress,
+and only on a standing server. The final state is set by the run itself, by the process that serves and cancels it, or
+by a later run that finds its process gone.
 """
 
 import fcntl
@@ -58,7 +58,7 @@ _held: dict[UUID, int] = {}
 
 
 def hold_run(run_id: UUID) -> None:
-    """Say that this process carries out a run, until it ends or lets go."""
+    """Acquire the lock of a run for this process, until `let_go` or the end of the process."""
     if run_id in _held:
         return
     path = files_of_runs(home()) / str(run_id)
@@ -70,7 +70,7 @@ def hold_run(run_id: UUID) -> None:
 
 
 def let_go(run_id: UUID) -> None:
-    """Say that a run is over; one that this process does not carry out is left as it is."""
+    """Release the lock of a finished run; no effect if this process does not hold it."""
     fd = _held.pop(run_id, None)
     if fd is not None:
         (files_of_runs(home()) / str(run_id)).unlink(missing_ok=True)
@@ -78,7 +78,8 @@ def let_go(run_id: UUID) -> None:
 
 
 def drop_runs() -> None:
-    """Let go of the runs of a server of our own that has ended, as if this process were gone: the next run ends them."""
+    """Abandon the locks of runs after our own server has exited, as if this process were gone: the next run ends
+    those runs."""
     while _held:
         run_id, fd = _held.popitem()
         os.close(fd)
@@ -86,10 +87,10 @@ def drop_runs() -> None:
 
 
 def crash_gone_runs() -> list[UUID]:
-    """Let runs crash that this home began on this server, and whose process is gone; return them."""
+    """Mark runs of this home and server as crashed if their process is gone; return their ids."""
     if not _find_gone():
         return []
-    # two runs that begin at once would both end the same ones, and an automation would act twice
+    # two runs that start at once would both end the same runs, and an automation would act twice
     with one_at_a_time(files_of_runs(home()).with_name("ending-runs.lock"), say):
         gone = _find_gone()
         with get_client(sync_client=True) as client:
@@ -100,7 +101,7 @@ def crash_gone_runs() -> list[UUID]:
 
 
 def end_below(run_id: UUID, state: State[Any]) -> None:
-    """Let all that a run had under way end as the run itself did, whose process is gone: its tasks, and the runs below."""
+    """Set the unfinished tasks and child runs of a run whose process is gone to its final state."""
     with get_client(sync_client=True) as client:
         _end_tasks(client, run_id, state)
         below = {"parent_flow_run_id": {"any_": [run_id]}, "state": {"type": {"any_": UNENDED}}}
@@ -111,8 +112,8 @@ def end_below(run_id: UUID, state: State[Any]) -> None:
 
 
 def _crash(client: SyncPrefectClient, run_id: UUID) -> bool:
-    """Let a run crash, with the runs of its tasks; false where it is over, or no longer known. One that was being
-    cancelled is."""
+    """Mark a run and its task runs as crashed, or as cancelled if it was being cancelled; return False if it is
+    finished or unknown."""
     try:
         run = client.read_flow_run(run_id)
     except ObjectNotFound:
@@ -141,21 +142,22 @@ def _find_gone() -> list[Path]:
 
 
 def _name_server() -> str:
-    """Return what stands for the server in files of runs: each knows its own runs alone."""
+    """Return the server's name in run lock files, since each server knows only its own runs."""
     return find_standing() or OUR_OWN
 
 
 OF_A_REBUILD = "rebuild › "
-"""How the names of a rebuild's parts begin: data/automations leaves their failures to the rebuild's own, which names them."""
+"""Prefix of the names of a rebuild's child runs; data/automations ignores their failures: the rebuild's own lists
+them."""
 CATCH_UP = "catch-up"
-"""Tag of a run that makes up for a slot that fell while nothing was served; its name says which."""
+"""Tag of a run that makes up for a missed slot, which its name states."""
 _MOST_NAMED = 4
-"""Relations, files or categories that a name lists."""
+"""Maximum number of relations, files or categories in a run's name."""
 _MOST_CHARACTERS = 120
 
 
 def watched(flow: Flow[..., Any]) -> Flow[..., Any]:
-    """Return a flow whose runs have names, tell their log what a terminal is told, and are ended where they were killed."""
+    """Return a flow whose runs are named, log what a terminal shows, and get a final state even if killed."""
     ends: list[FlowStateHook[..., Any]] = [_end_run]
     told = flow.with_options(
         flow_run_name=_name_run,
@@ -170,7 +172,7 @@ def watched(flow: Flow[..., Any]) -> Flow[..., Any]:
 
 
 def _leaving_lost(make: Callable[..., Any]) -> Callable[..., Any]:
-    """Let a build that publishes nothing leave what its stages did, as one that publishes does."""
+    """Wrap a flow function so that a build that publishes nothing still creates its artifacts."""
 
     @wraps(make)
     def made(*given: Any, **named: Any) -> Any:
@@ -185,8 +187,7 @@ def _leaving_lost(make: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def name_run(flow: str, params: Params, run: RunOptions) -> str:
-    """Return what tells a run from others: benchmark, world, what of the source, parameters that are no defaults, limit,
-    pilot.
+    """Return a run's distinctive name: benchmark, world, graph, non-default parameters, limit, pilot, mode.
 
     `flow`: the flow's name.
     """
@@ -215,7 +216,7 @@ def _tell(name: str, value: Any) -> str:
 
 
 def name_flow_run(flow: str, params: Params, run: RunOptions, flow_run: FlowRun) -> str:
-    """Return the name of a run as the server has it: of a rebuild's part, or of a run that makes up for a slot, too."""
+    """Return a run's name on the server, which also marks child runs of a rebuild and catch-up runs."""
     name = name_run(flow, params, run)
     if CATCH_UP in flow_run.tags:
         name += f" · catch-up of {flow_run.expected_start_time:%Y-%m-%d %H:%M}"
@@ -240,7 +241,7 @@ def _begin_run(flow: Flow[..., Any], flow_run: FlowRun, state: State[Any]) -> No
 
 
 def _end_run(flow: Flow[..., Any], flow_run: FlowRun, state: State[Any]) -> None:  # noqa: ARG001 - likewise
-    """Take note of a run's end: in its process, or, where that was stopped or is gone, in the one that had started it."""
+    """Record a run's end: in its own process or, if that was stopped or is gone, in the process that started it."""
     if state.is_cancelling() or state.is_cancelled():
         end_below(flow_run.id, Cancelled(message=state.message))
     elif state.is_crashed():
@@ -255,43 +256,43 @@ def _end_run(flow: Flow[..., Any], flow_run: FlowRun, state: State[Any]) -> None
 
 
 FIRST_AFTER_S, EVERY_S = 1.0, 3.0
-"""A stage that is over before then shows no progress; one that goes on shows it so often, where there is news."""
+"""Seconds until a stage first shows progress, and between updates when there is news."""
 LINE_AFTER_S, LINE_EVERY_S = 10.0, 120.0
-"""The same for lines in the log, which otherwise tells stages that are over."""
+"""The same for lines in the log, which otherwise lists finished stages."""
 PROGRESS = "progress"
-"""Type of the artifacts that show how far a stage has come, in per cent."""
+"""Type of the artifacts that show a stage's progress in per cent."""
 _PATIENCE_S = 5.0
 
 
 class RunWatcher:
-    """A flow run, told what happens in it."""
+    """Receives the events of a flow run and sends them to Prefect as log lines and progress."""
 
     def __init__(self, flow: Flow[..., Any], flow_run: FlowRun) -> None:
         self.run_id: UUID = flow_run.id
         self._flow_name = flow.name
-        # Prefect's loggers are set to be silent, and print what they get: these lines go to the server alone
+        # Prefect's loggers are silenced and would print their lines: these go to the server only
         own = logging.getLogger("factmill")
         self._logger = PrefectLogAdapter(own, flow_run_logger(flow_run, flow).extra)
         own.setLevel(logging.INFO)
         own.propagate = False
         own.handlers = logging.getLogger("prefect.flow_runs").handlers
-        # a server that is gone is told once, by the flow, not on top by each bundle of lines
+        # the flow reports a lost server once; bundles of log lines must not report it again
         logging.raiseExceptions = False
-        # nor by the events that Prefect could not send it
+        # nor must events that Prefect could not send
         logging.getLogger("EventsWorker").setLevel(logging.ERROR)
 
     def tell(self, text: str, level: Level) -> None:
-        """Put a line into the run's log."""
+        """Write a line into the run's log."""
         self._logger.log(logging.getLevelNamesMapping()[level.upper()], "%s", text)
 
     def close(self) -> None:
-        """Send what is not yet sent: a server of our own stops next."""
+        """Flush the log, since our own server stops next."""
         for handler in self._logger.logger.handlers:
             handler.flush()
 
     @contextmanager
     def watch(self, bar: StageBar) -> Iterator[None]:
-        """Show how far a stage has come while it goes on."""
+        """Show a stage's progress while the context is open."""
         if not find_standing():
             yield
             return
@@ -321,7 +322,7 @@ class RunWatcher:
                         self.tell(f"under way: {said}", "info")
                         line_at += LINE_EVERY_S
                     ended = over.wait(EVERY_S)
-        except Exception:  # noqa: BLE001 - a server that is gone is told by what the build itself asks of it
+        except Exception:  # noqa: BLE001 - the build's own requests report a lost server
             return
 
     def _show(self, client: SyncPrefectClient, artifact: UUID | None, bar: StageBar, said: str) -> UUID:
@@ -339,14 +340,14 @@ _OF_PREFECT = "Flow run encountered an exception: "
 
 
 def describe_end(state: State[Any]) -> str:
-    """Return why a run ended in a state that is none of success, as a line of its log."""
+    """Return the log line for a run that ended without success."""
     if state.is_cancelling() or state.is_cancelled():
         return "Cancelled: what was done is kept; the same run again goes on from it"
     return f"{state.name}: {(state.message or 'no reason is given').removeprefix(_OF_PREFECT)}"
 
 
 def tell_broken_off(client: SyncPrefectClient, run_id: UUID, state: State[Any]) -> None:
-    """Put a run's end into its log, and in a word behind the progress of a stage that is not done."""
+    """Write an unsuccessful end into a run's log, and a word of it behind the progress of unfinished stages."""
     line = describe_end(state)
     word = line.partition(":")[0].lower()
     level = logging.WARNING if word == "cancelled" else logging.ERROR

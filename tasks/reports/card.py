@@ -1,6 +1,6 @@
-"""The card of a model: one page over the benchmarks, each by its main metric; several models have a column each.
+"""The card of models: one page over all benchmarks, each with its main metric and one column per model.
 
-Like reports it holds no time and no cost. It says what is not there, and the command that would make it.
+Like reports, it contains no times and costs. It lists missing evaluations with the commands that make them.
 """
 
 import dataclasses
@@ -19,59 +19,59 @@ from factmill.tasks.storage.builds import BuildRecord, is_scripted
 from factmill.tasks.text.whole import clean
 
 _MOST_LEFT_OUT = 4
-"""Evaluations beside the one that was taken that are told one by one."""
+"""Maximum number of left-out evaluations that are named."""
 
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """A model that was not evaluated on what a part of the card is of."""
+    """A model without an evaluation on a part's benchmark."""
 
     model: str
     command: str
-    """What makes it up."""
+    """Command that makes the missing evaluation or build."""
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """The single report of an evaluation."""
+    """The separate report of an evaluation."""
 
     model: str
     evaluation_id: str
     link: str
-    """Its file beside the card; empty: it is not there."""
+    """Its file in the card's folder; empty: there is none."""
     command: str
-    """What writes it beside the card."""
+    """Command that writes it into the card's folder."""
 
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """What a card takes of one benchmark: an evaluation of each model, all on the same rows."""
+    """The card's input for one benchmark: one evaluation of each model, all on the same rows."""
 
     evaluation: Evaluation
     evaluated: Sequence[Evaluated]
     left_out: Mapping[str, Sequence[BuildRecord]]
-    """Id of a taken evaluation → the others of its model, the latest first."""
+    """Id of a used evaluation → the others of its model, the latest first."""
     missing: Sequence[Missing]
     pages: Sequence[Page]
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """What one model has in one setting."""
+    """The result of one model in one setting."""
 
     metric: EvaluationMetric
     ranks: Ranks | None
-    """First and last that it may have among the models, on the items that all have a score for. None: not compared."""
+    """First and last possible rank among the models, on the items that all have a score for. None: not compared."""
     corrected: CorrectedRate | None
 
 
 @dataclass(frozen=True, slots=True)
 class Best:
-    """The paper's best model, and ours in the same place."""
+    """The paper's best model, and our models in the same setting and group."""
 
     setting: str
     group: str
-    """By what the paper groups, and the group; empty: all items."""
+    """The paper's grouping column and group; empty: all items."""
     model: str
     value: float
     ours: Mapping[str, float | None]
@@ -83,69 +83,69 @@ class SettingRow:
 
     setting: str
     told: str
-    """How the model is asked."""
+    """Description of the setting."""
     cells: Mapping[str, Cell]
-    """Model → what it has; those without are not in it."""
+    """Model → its result; models without one are absent."""
     shared: int | None
     """Items that all models with scores have a score for; None: nothing is compared."""
     best: Best | None
-    """Of the paper, over all items."""
+    """The paper's best model over all items."""
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One benchmark."""
+    """The card's part for one benchmark."""
 
     benchmark: str
     meaning: str
     metric: str
     rows: tuple[SettingRow, ...]
-    """The first is the one that the overview tells."""
+    """The first one appears in the overview."""
     best_by_group: tuple[Best, ...]
-    """Where the paper states the metric by group alone."""
+    """The paper's best models by group, if it states the metric only by group."""
     paper_notes: tuple[str, ...]
     facts: Mapping[str, Mapping[str, str]]
-    """Model → how it was measured: build, judge, settings, world."""
+    """Model → facts about its evaluation: build, judge, settings, world."""
     shared_facts: Mapping[str, str]
-    """Of these, what holds of all models."""
+    """The facts that are the same for all models."""
     notes: tuple[str, ...]
-    """What is to be known of the figures."""
+    """Caveats about the metrics."""
     left_out: tuple[str, ...]
-    """Which evaluation was taken where there are several."""
+    """Which evaluation was used if a model has several."""
     missing: tuple[Missing, ...]
     pages: tuple[Page, ...]
     comparison: str
-    """Command that compares the models in full; empty: there is one alone."""
+    """Command that compares the models in full; empty for a single model."""
 
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    """All that a card says."""
+    """The content of a card."""
 
     title: str
     models: tuple[str, ...]
     warnings: tuple[str, ...]
-    """The first says whether models may be ranked by the card at all, and what lacks scores."""
+    """The first says whether the card may rank models at all, and what lacks scores."""
     parts: tuple[Part, ...]
     figure: Figure | None
 
     @property
     def is_comparison(self) -> bool:
-        """True where there are several models."""
+        """True if there are several models."""
         return len(self.models) > 1
 
     @property
     def has_corrected(self) -> bool:
-        """True where a rate is corrected for its judge's errors."""
+        """True if any rate is corrected for its judge's errors."""
         return any(cell.corrected for part in self.parts for row in part.rows for cell in row.cells.values())
 
 
 _FACTS = ("Answers", "Judge", "Measured on", "World", "Settings", "Parameters", "Answers asked for", "Evaluation")
-"""Of a report's facts, those that a card repeats."""
+"""The facts of a report that a card repeats."""
 
 
 def make_card(models: Sequence[str], taken: Sequence[Taken]) -> Card:
-    """Return the card of models over the benchmarks, in the order of both."""
+    """Return the card of models over benchmarks, both in the given order."""
     named = tuple(map(clean, models))
     outlines = [_outline(each) if each.evaluated else None for each in taken]
     often = Counter(warning for report in outlines if report for warning in report.warnings)
@@ -192,7 +192,7 @@ def _make_part(taken: Taken, report: Report | None, common: Sequence[str]) -> Pa
 
 
 def _list_rows(evaluation: Evaluation, report: Report, best: Sequence[Best]) -> Iterator[SettingRow]:
-    """Yield the settings that a model was asked in, those of the paper first, in its order."""
+    """Yield a row for each measured setting, those of the paper first, in its order."""
     rankings = {each.setting: each for each in report.rankings}
     order = {setting: at for at, setting in enumerate(dict.fromkeys([*evaluation.usual, *evaluation.settings]))}
     settings = sorted({each.setting for each in report.headline}, key=lambda name: (order.get(name, len(order)), name))
@@ -213,7 +213,7 @@ def _list_rows(evaluation: Evaluation, report: Report, best: Sequence[Best]) -> 
 
 
 def _find_best(evaluation: Evaluation, paper: Sequence[PaperRow]) -> Iterator[Best]:
-    """Yield the paper's best model in each place in which we have the main metric too."""
+    """Yield the paper's best model for each setting and group in which we have the main metric too."""
     sign = -1 if evaluation.main in evaluation.lower_is_better else 1
     for row in paper:
         if row.metric == evaluation.main:
@@ -223,7 +223,7 @@ def _find_best(evaluation: Evaluation, paper: Sequence[PaperRow]) -> Iterator[Be
 
 
 def _list_paper_notes(evaluation: Evaluation) -> tuple[str, ...]:
-    """Return where the paper tells the main metric, and why ours may not be comparable."""
+    """Return where the paper states the main metric, and why ours may not be comparable."""
     told = [each for each in evaluation.paper if each.metric == evaluation.main]
     return tuple(dict.fromkeys(f"{each.where}: {each.note}" if each.note else each.where for each in told))
 
@@ -267,7 +267,7 @@ def _tell_left_out(taken: Taken) -> Iterator[str]:
 
 
 def _draw(models: Sequence[str], parts: Sequence[Part]) -> Figure | None:
-    """Return the first setting of each benchmark as bars; None where there is no number."""
+    """Return a bar figure of each benchmark's first setting; None without any value."""
     shown = [part for part in parts if part.rows]
     series = []
     for model in models:

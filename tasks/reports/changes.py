@@ -1,4 +1,4 @@
-"""What changed from one build to another as files: one HTML page that needs nothing else, Markdown, JSON, JSON Lines."""
+"""Renders the diff of two builds as a self-contained HTML page, Markdown, JSON or JSON Lines."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -23,9 +23,9 @@ from factmill.tasks.reports.texts import LONGEST_NAME, shorten_line, tell
 from factmill.tasks.text.whole import whole_json
 
 _MOST_ROWS = 2000
-"""Rows of a page."""
+"""Maximum number of rows on a page."""
 _LONGEST = 2000
-"""Characters of a value on a page."""
+"""Maximum characters of a value on a page."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class _Column:
 
 
 def render_changes_html(diff: Diff) -> str:
-    """Return what changed as one page whose rows can be filtered by kind, cause and column; long values are cut."""
+    """Return a diff as one HTML page, with rows filterable by kind, cause and column, and long values shortened."""
     counts, unexplained = diff.counts(), count_unexplained(diff)
     facts = {
         "before": f"{diff.before.build_id}, {diff.before.published}, {diff.before.rows:,} rows",
@@ -75,17 +75,17 @@ def render_changes_html(diff: Diff) -> str:
 
 
 def render_changes_markdown(diff: Diff) -> str:
-    """Return what changed as the changelog of a release that follows the earlier build."""
+    """Return a diff as the Markdown changelog of a release that follows the earlier build."""
     return render_changelog(diff, diff.before.build_id)
 
 
 def render_changes_json(diff: Diff) -> str:
-    """Return what changed as one JSON object, values whole."""
+    """Return a diff as one JSON object, with full values."""
     return json.dumps(list_changes(diff), ensure_ascii=False) + "\n"
 
 
 def render_changes_jsonl(diff: Diff) -> str:
-    """Return the rows that changed as JSON Lines, values whole."""
+    """Return the changed rows as JSON Lines, with full values."""
     return "".join(f"{json.dumps(row, ensure_ascii=False)}\n" for row in list_changes(diff)["rows"])
 
 
@@ -95,11 +95,11 @@ CHANGES_RENDERERS: Mapping[str, Callable[[Diff], str]] = {
     ".json": render_changes_json,
     ".jsonl": render_changes_jsonl,
 }
-"""Ending of a file → how a diff is written."""
+"""File ending → renderer of a diff."""
 
 
 def list_changes(diff: Diff) -> dict[str, Any]:
-    """Return a diff as JSON-able keys and values: those of its class, with counts beside."""
+    """Return a diff as a JSON-able dict: the fields of its class and counts."""
     told = whole_json(to_jsonable_python(asdict(diff), inf_nan_mode="strings"))
     counted = {
         "differs": diff.differs,
@@ -144,7 +144,7 @@ def _make_entry(row: RowChange) -> dict[str, Any]:
 
 
 def _list_groups(row: RowChange) -> dict[str, list[str]]:
-    """Return by what a row can be found on the page."""
+    """Return filter → values by which the page finds a row."""
     return {
         "kind": [row.kind],
         "cause": [_label(each) for each in row.causes],

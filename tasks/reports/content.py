@@ -1,6 +1,6 @@
-"""What stands in a report, as data: models alone and side by side, on the items that all of them have a score for.
+"""The data of an evaluation report: each model's metrics, and comparisons on the items that all have a score for.
 
-No time and no cost stands in it: the same answers, scores, metrics and card of the judge give the same report.
+It contains no times and costs: the same answers, scores, metrics and judge card give the same report.
 """
 
 import dataclasses
@@ -36,21 +36,21 @@ class Placed:
 
     model: str
     ranks: Ranks | None
-    """First and last rank that it may have; None: it has no score here, or nothing to be compared by."""
+    """First and last possible rank; None: it has no score here, or cannot be compared."""
     value: float | None
-    """Mean of the items that all have."""
+    """Mean over the shared items."""
     scored: int
-    """Items that the model has a score for, shared or not."""
+    """Number of items that the model has a score for, shared or not."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ranking:
-    """The models by one metric in one setting, the best first."""
+    """The ranking of models by one metric in one setting, the best first."""
 
     setting: str
     metric: str
     n: int
-    """Items that all models with scores have a score for."""
+    """Number of items that all models with scores have a score for."""
     placed: tuple[Placed, ...]
     comparisons: tuple[Comparison, ...]
 
@@ -58,7 +58,7 @@ class Ranking:
 def rank_models(
     evaluation: Evaluation, tables: Mapping[str, pa.Table], metrics: Sequence[EvaluationMetric], seed: int
 ) -> list[Ranking]:
-    """Return a ranking of each headline metric in each setting that at least two models have scores of.
+    """Return a ranking for each headline metric and setting in which at least two models have scores.
 
     `tables`: model → its rows of `Score`. P-values are adjusted over all comparisons of the report.
     """
@@ -94,7 +94,7 @@ def _place_all(
 
 
 def _read_scores(evaluation: Evaluation, table: pa.Table, units: Mapping[Place, str]) -> Iterator[tuple[Place, Scores]]:
-    """Yield the scores of each headline metric in each setting, as comparisons take them."""
+    """Yield ((setting, metric), scores) for each headline metric and setting, as input of comparisons."""
     pairs = table.group_by(["setting", "metric"]).aggregate([]).to_pylist()
     for setting, metric in sorted((pair["setting"], pair["metric"]) for pair in pairs):
         if metric not in evaluation.headline:
@@ -127,32 +127,32 @@ def _count(scores: Scores | None) -> int:
 
 
 _LONGEST = 2_000
-"""Characters of a fact."""
+"""Maximum characters of a fact."""
 LOW_COVERAGE = 0.95
-"""Share of scored items under which the first line says so."""
+"""Share of scored items below which the report begins with a warning."""
 
 
 @dataclass(frozen=True, slots=True)
 class Evaluated:
-    """A published evaluation, as the warehouse has it."""
+    """A published evaluation, loaded from the warehouse."""
 
     record: BuildRecord
     measured: BuildRecord | None
-    """The build that was measured on; None: it is not in this warehouse."""
+    """The measured build; None: it is not in this warehouse."""
     metrics: Sequence[EvaluationMetric]
     answers: pa.Table
-    """Rows of the evaluation's main table."""
+    """The evaluation's main table."""
     scores: pa.Table
     """Rows of `Score`."""
     card: JudgeCard | None = None
-    """How far its judge agrees with people, where that was measured."""
+    """The judge's agreement with people, if it was measured."""
     judge: JudgeIdentity | None = None
-    """Who that is."""
+    """Identity of the judge."""
 
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """A model under test, and what is to be known of how it was measured."""
+    """A model under test, and the facts of its evaluation."""
 
     label: str
     """Unique in its report."""
@@ -163,7 +163,7 @@ class Subject:
 
 @dataclass(frozen=True, slots=True)
 class Unscored:
-    """Answers that lack a score, by reason."""
+    """Number of answers without a score, for one reason."""
 
     model: str
     setting: str
@@ -174,7 +174,7 @@ class Unscored:
 
 @dataclass(frozen=True, slots=True)
 class PaperRow:
-    """The paper's figures of one metric, in one setting and group, and ours beside."""
+    """The paper's values of one metric in one setting and group, with ours."""
 
     metric: str
     setting: str
@@ -187,21 +187,21 @@ class PaperRow:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """All that a report says."""
+    """The content of an evaluation report."""
 
     title: str
     benchmark: str
     warnings: tuple[str, ...]
-    """What must be known before anything is read; low coverage comes first."""
+    """Warnings at the top of the report; low coverage comes first."""
     subjects: tuple[Subject, ...]
     headline: tuple[EvaluationMetric, ...]
     more: tuple[EvaluationMetric, ...]
     """The other metrics over all items."""
     rankings: tuple[Ranking, ...]
-    """Of several models."""
+    """Rankings of several models; empty for one."""
     paper: tuple[PaperRow, ...]
     paper_notes: tuple[str, ...]
-    """Where the paper's figures stand, and why ours may not be comparable."""
+    """Where the paper states its values, and why ours may not be comparable."""
     corrected: tuple[CorrectedRate, ...] = ()
     """Metrics over all items, corrected for the errors of a judge that has a card."""
     grouped: tuple[EvaluationMetric, ...] = ()
@@ -212,22 +212,22 @@ class Report:
 
     @property
     def models(self) -> tuple[str, ...]:
-        """Labels of the models, in the order they were named in."""
+        """Labels of the models, in the given order."""
         return tuple(each.label for each in self.subjects)
 
     @property
     def shared_facts(self) -> dict[str, str]:
-        """What holds of every model."""
+        """The facts that are the same for every model."""
         first, *others = (each.facts for each in self.subjects)
         return {name: fact for name, fact in first.items() if all(each.get(name) == fact for each in others)}
 
     @property
     def is_comparison(self) -> bool:
-        """True where there are several models."""
+        """True if there are several models."""
         return len(self.subjects) > 1
 
     def find_corrected(self, metric: EvaluationMetric) -> CorrectedRate | None:
-        """Return a metric's corrected rate; None where there is none."""
+        """Return a metric's corrected rate, or None."""
         place = (metric.model, metric.setting, metric.metric)
         found = (each for each in self.corrected if (each.model, each.setting, each.metric) == place)
         return None if metric.group_by else next(found, None)
@@ -251,7 +251,7 @@ def make_report(evaluation: Evaluation, evaluated: Sequence[Evaluated]) -> Repor
 
 
 def outline_report(evaluation: Evaluation, evaluated: Sequence[Evaluated]) -> Report:
-    """Return what a report says of all items together: neither groups nor figures, nor single items."""
+    """Return a report with the metrics over all items only, without groups, figures and single items."""
     labels = _label(evaluated)
     named = dict(zip(labels, evaluated, strict=True))
     metrics = _name_metrics(labels, evaluated)
@@ -293,7 +293,7 @@ def _name_metrics(labels: Sequence[str], evaluated: Sequence[Evaluated]) -> list
 
 
 def _label(evaluated: Sequence[Evaluated]) -> list[str]:
-    """Return what each model is called in the report: its name, with the evaluation where two are called alike."""
+    """Return a unique label for each model: its name, with the evaluation's digest if two share the name."""
     names = [clean(each.record.report["facts"]["model"]) for each in evaluated]
     often = Counter(names)
     return [
@@ -401,7 +401,7 @@ def _warn(named: Mapping[str, Evaluated]) -> Iterator[str]:
 
 
 def _warn_of_differences(named: Mapping[str, Evaluated]) -> Iterator[str]:
-    """Yield in what evaluations differ beside the model, since that may be what a difference shows."""
+    """Yield a warning for each input besides the model in which evaluations differ."""
     seen: dict[str, dict[str, str]] = {}
     for label, each in named.items():
         for name, value in _list_inputs(each.record).items():
@@ -413,7 +413,7 @@ def _warn_of_differences(named: Mapping[str, Evaluated]) -> Iterator[str]:
 
 
 def list_differences(taken: BuildRecord, other: BuildRecord) -> list[str]:
-    """Return in what another evaluation differs from the one that was taken, beside the model."""
+    """Return the inputs other than the model in which another evaluation differs from the used one."""
     ours, theirs = _list_inputs(taken), _list_inputs(other)
     return [
         f"other {name}" if name in ("prompts", "code") else f"{say(name)}: {theirs.get(name, '–')}"
@@ -423,7 +423,7 @@ def list_differences(taken: BuildRecord, other: BuildRecord) -> list[str]:
 
 
 def _list_inputs(record: BuildRecord) -> dict[str, str]:
-    """Return what an evaluation was made with beside the model, as words."""
+    """Return name → formatted value of an evaluation's inputs, without the model and setting."""
     lock = record.lock
     params = dict(lock["params"])
     told = {
@@ -442,7 +442,7 @@ def _list_inputs(record: BuildRecord) -> dict[str, str]:
 def _set_beside(
     paper: Sequence[PaperFigure], metrics: Sequence[EvaluationMetric], labels: Sequence[str]
 ) -> Iterator[PaperRow]:
-    """Yield a row of the paper's figures for each metric, setting and group of which we have one too."""
+    """Yield the paper's and our values for each metric, setting and group that both have."""
     ours = {(each.metric, each.setting, each.group_by, each.group, each.model): each.value for each in metrics}
     places = dict.fromkeys((each.metric, each.setting, each.group_by, each.group) for each in paper)
     for place in places:

@@ -1,7 +1,7 @@
-"""Figures as SVG that lies in a page: its colours are the page's, so they fit light, dark and print; the same figure gives the same bytes.
+"""Draws figures as inline SVG with the page's colours, for light mode, dark mode and print; output is deterministic.
 
-Matplotlib draws with colours that stand for the page's; these are replaced in what it wrote. Bars lie, so that names of
-any length stand beside them; what the colours and marks mean is told by the page, above the figure.
+Matplotlib draws with placeholder colours, which are then replaced by the page's CSS variables. Bars are horizontal, so
+that names of any length fit beside them; the page shows the legend above the figure.
 """
 
 import io
@@ -21,21 +21,21 @@ from factmill.tasks.core.measures.figures import Figure, Series
 from factmill.tasks.text.whole import clean
 
 COLOURS = 8
-"""Series that have a colour of their own; the page's style names as many."""
+"""Number of series colours, the same as in the page's style."""
 MARKS = ("o", "s", "^", "D", "v", "P", "X", "*")
 SIGNS = ("●", "■", "▲", "◆", "▼", "✚", "✖", "★")
-"""The same marks as characters, for the legend."""
+"""The marks as characters for the legend."""
 _INK, _GRID = "#010101", "#020202"
 _SERIES = tuple(f"#0300{number:02x}" for number in range(COLOURS))
 _NAMES = {_INK: "var(--ink)", _GRID: "var(--grid)"} | {
     colour: f"var(--c{number})" for number, colour in enumerate(_SERIES)
 }
 _WORDS = ("blue", "orange", "green", "purple", "gold", "pink", "grey", "brown")
-"""The light colours of the page's style."""
+"""Names of the light colours of the page's style."""
 _WIDTH = 4.6
-"""Inches: narrow enough to be read on a phone."""
+"""Width in inches, narrow enough for a phone."""
 _ROOM = 36
-"""Characters that the names on an axis may have in all; longer ones would touch, and so lean."""
+"""Maximum total characters of horizontal names on an axis; longer names are rotated so as not to touch."""
 _STYLE: dict[Any, Any] = {
     "svg.fonttype": "none",
     "text.parse_math": False,
@@ -61,7 +61,7 @@ _STYLE: dict[Any, Any] = {
 
 
 def draw_picture(figure: Figure, style: str) -> str:
-    """Return a figure as a picture of its own, for where there is no page around it: in the light colours of the page's style."""
+    """Return a figure as a standalone SVG picture, in the light colours of the page's style."""
     palette = re.search(r":root \{(.*?)\}", style, re.DOTALL)
     colours = palette[1] if palette else ""
     head = f'<svg xmlns="http://www.w3.org/2000/svg"><style>svg {{{colours} background: var(--paper); }}</style>'
@@ -71,7 +71,7 @@ def draw_picture(figure: Figure, style: str) -> str:
 
 
 def tell_legend(figure: Figure) -> str:
-    """Return what the colours of a picture mean, as a line to read."""
+    """Return the legend of a picture's colours in one line."""
     return ", ".join(f"{_WORDS[at % COLOURS]}: {clean(series.label)}" for at, series in enumerate(figure.series))
 
 
@@ -94,7 +94,7 @@ def draw_figure(figure: Figure) -> str:
 
 
 def list_names(figure: Figure) -> list[str]:
-    """Return the values of x, in the order in which series name them first."""
+    """Return the distinct x values as texts, in the order of first use."""
     return list(dict.fromkeys(clean(str(x)) for series in figure.series for x in series.x))
 
 
@@ -205,7 +205,7 @@ def _settle_axes(axes: Axes, figure: Figure) -> None:
 
 
 def _points(series: Series) -> Iterator[tuple[float | str, float, float | None, float | None]]:
-    """Yield x, y and the ends of the interval of each point that has a value."""
+    """Yield (x, y, low, high) for each point with a value; low and high are None without an interval."""
     none = (None,) * len(series.x)
     for x, y, low, high in zip(series.x, series.y, series.low or none, series.high or none, strict=True):
         if y is not None:
@@ -218,7 +218,7 @@ def _shorten(name: str, longest: int = 24) -> str:
 
 
 def _settle(svg: str, figure: Figure) -> str:
-    """Return what Matplotlib wrote as an element of a page: the page's colours and fonts, ids of its own."""
+    """Convert Matplotlib's SVG to an element of a page, with the page's colours and fonts and unique ids."""
     svg = svg[svg.index("<svg") :]
     svg = re.sub(r"<metadata>.*?</metadata>\s*", "", svg, flags=re.DOTALL)
     svg = re.sub(r' (?:xmlns:xlink|xmlns|version)="[^"]*"', "", svg).replace("xlink:href", "href")

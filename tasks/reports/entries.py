@@ -1,4 +1,4 @@
-"""The item browser: single answers, the worst first, cut to what a page can hold."""
+"""Entries of the item browser: single answers, the worst first, limited to what a page can hold."""
 
 import shlex
 from collections.abc import Mapping, Sequence
@@ -11,14 +11,14 @@ from factmill.tasks.text.whole import clean
 
 MOST_ENTRIES = 500
 MOST_BYTES = 1_500_000
-"""Of the entries' texts on a page."""
+"""Maximum bytes of the entries' texts on a page."""
 _LONGEST = 1_000
-"""Characters of an answer or of a question; gold answers have as many."""
+"""Maximum characters of a question, an answer or a gold answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """What one model answered."""
+    """The answer of one model, with verdict and score."""
 
     model: str
     answer: str
@@ -37,17 +37,17 @@ class Entry:
     given: tuple[Given, ...]
     row_id: str
     explain: str
-    """Command that tells where the row comes from."""
+    """Command that shows the provenance of the row."""
     groups: Mapping[str, str]
 
 
 def list_entries(
     items: Mapping[str, Sequence[Item]], benchmark: str, build: str, most: int = MOST_ENTRIES
 ) -> tuple[list[Entry], int]:
-    """Return the entries that a page holds, and how many there are.
+    """Return the entries that fit on a page, and the total number of entries.
 
-    `items`: model → its answers. Of one model: what is unscored, then the lowest scores. Of several: questions that all
-    were asked, those first on which the scores are furthest apart.
+    `items`: model → its answers. For one model: unscored answers, then the lowest scores. For several: questions that
+    all models were asked, sorted by the largest difference between scores.
     """
     first, *others = items.values()
     known = [{item.answer_id: item for item in each} for each in others]
@@ -68,7 +68,7 @@ def list_entries(
 
 
 def shorten(text: str, longest: int = _LONGEST) -> str:
-    """Return a text as it is shown; where it was cut, it says so."""
+    """Return a cleaned text, cut to `longest` characters with a note of the original length."""
     if len(text) <= longest:
         return clean(text)
     return f"{clean(text[:longest])} … [shortened: {len(text):,} characters in all]"

@@ -1,4 +1,4 @@
-"""A report as files: one HTML page that needs nothing else, Markdown, JSON. What came from models is escaped in each."""
+"""Renders reports and cards as self-contained HTML, Markdown or JSON; text from models is escaped in each."""
 
 import base64
 import hashlib
@@ -32,7 +32,7 @@ from factmill.tasks.reports.texts import (
 )
 
 _LONG_LIST = 12
-"""Verdicts up to which the browser of items can be filtered by them: scores differ from item to item."""
+"""Maximum number of different verdicts for a verdict filter: score-like verdicts differ from item to item."""
 _FILTERS = {
     "number": format_number,
     "share": format_share,
@@ -45,24 +45,24 @@ _FILTERS = {
 
 
 def render_html(report: Report) -> str:
-    """Return a report as one page: no script, style, font or picture from elsewhere, and a policy that forbids any."""
+    """Return a report as HTML; a policy forbids external scripts, styles, fonts and pictures, and none are used."""
     drawn = [draw(figure) for figure in report.figures]
     return fill_page("page.html", **read_browser(), report=report, drawn=drawn, filters=_list_filters(report))
 
 
 def read_browser() -> dict[str, Any]:
-    """Return the script by which a page's items are filtered, and the digest by which the page's policy lets it run."""
+    """Return template variables: the script that filters a page's items, and its digest for the page's policy."""
     script = read_template("browse.js")
     return {"script": Markup(script), "digest": base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}
 
 
 def render_card_html(card: Card) -> str:
-    """Return a card as one page, as self-contained as a report's, without any script."""
+    """Return a card as self-contained HTML without any script."""
     return fill_page("card.html", digest="", card=card, drawn=[draw(card.figure)] if card.figure else [])
 
 
 def render_markdown(report: Report) -> str:
-    """Return a report as Markdown; figures stand in it as tables of their numbers."""
+    """Return a report as Markdown, with figures as tables."""
     return fill_markdown("page.md", report=report)
 
 
@@ -72,27 +72,27 @@ def render_card_markdown(card: Card) -> str:
 
 
 def render_json(told: Report | Card) -> str:
-    """Return a report, or a card, as one JSON object, with the keys of its class."""
+    """Return a report or a card as one JSON object with the fields of its class."""
     return json.dumps(to_jsonable_python(asdict(told)), ensure_ascii=False, indent=1) + "\n"
 
 
 RENDERERS: Mapping[str, Callable[[Report], str]] = {".html": render_html, ".md": render_markdown, ".json": render_json}
-"""Ending of a file → how its report is made."""
+"""File ending → renderer of a report."""
 CARD_RENDERERS: Mapping[str, Callable[[Card], str]] = {
     ".html": render_card_html,
     ".md": render_card_markdown,
     ".json": render_json,
 }
-"""Ending of a file → how its card is made."""
+"""File ending → renderer of a card."""
 
 
 def fill_page(template: str, **told: Any) -> str:
-    """Return a page made by a template of data/templates, with the style of all pages."""
+    """Return a page rendered from a template of data/templates, with the common style."""
     return html_environment().get_template(template).render(style=Markup(read_template("style.css")), **told)
 
 
 def draw(figure: Figure) -> dict[str, Any]:
-    """Return a figure as a page shows it: drawn, with colour, sign and label of each series."""
+    """Return a figure for a template: the figure, its SVG, and a legend of (colour, sign, label) for each series."""
     signs = SIGNS if figure.kind in ("lines", "scatter") else "■"
     return {
         "figure": figure,
@@ -105,12 +105,12 @@ def draw(figure: Figure) -> dict[str, Any]:
 
 
 def list_values(figure: Figure) -> list[float | str]:
-    """Return the values of x, in the order in which series name them first."""
+    """Return the distinct x values, in the order of first use."""
     return list(dict.fromkeys(x for series in figure.series for x in series.x))
 
 
 def tell_point(series: Series, x: float | str) -> str:
-    """Return what a series says at x, with the ends of its interval."""
+    """Format a series' value at x with its interval; a dash if there is none."""
     if x not in series.x:
         return "–"
     at = series.x.index(x)
@@ -119,19 +119,19 @@ def tell_point(series: Series, x: float | str) -> str:
 
 
 def list_paper_models(rows: Sequence[PaperRow]) -> list[str]:
-    """Return the models of the paper's figures, in the paper's order."""
+    """Return the models in the paper's results, in the paper's order."""
     return list(dict.fromkeys(model for row in rows for model in row.paper))
 
 
 def describe_groups(entry: Entry) -> str:
-    """Return by what an item can be found, as the page's script reads it."""
+    """Return an entry's filter values as JSON for the page's script."""
     verdicts = sorted({each.verdict for each in entry.given})
     groups = {by: [group] for by, group in entry.groups.items()}
     return json.dumps({"setting": [entry.setting], "verdict": verdicts, **groups}, ensure_ascii=False)
 
 
 def _list_filters(report: Report) -> list[dict[str, Any]]:
-    """Return by what the items of a page can be filtered: a name, and the values that more than one of them has."""
+    """Return the filters of a page as {by, values}, for names with more than one value among the entries."""
     found: dict[str, dict[str, None]] = {"setting": {}, "verdict": {}}
     for entry in report.entries:
         found["setting"][entry.setting] = None

@@ -1,4 +1,4 @@
-"""How numbers, texts and values stand in reports: escaped for HTML, or for Markdown."""
+"""Formats numbers, texts and values for reports, and renders templates with escaping for HTML or Markdown."""
 
 import re
 from collections.abc import Mapping
@@ -13,18 +13,18 @@ from factmill.tasks.text import whole as markdown
 from factmill.tasks.text.whole import clean
 
 LONGEST_NAME = 200
-"""Characters of a name that sources or models gave."""
+"""Maximum characters of a name from sources or models."""
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
 def shorten_line(text: str, longest: int = 60) -> str:
-    """Return a name as a line of a terminal holds it: in one line, cleaned, and cut where it is long."""
+    """Return a text on one line, cleaned, and cut to `longest` characters."""
     line = clean(" ".join(text.split()))
     return line if len(line) <= longest else f"{line[: longest - 1]}…"
 
 
 def describe_rows(report: Mapping[str, Any]) -> str:
-    """Return what became of all rows of a build, by its report."""
+    """Return a build's row balance from its report: source rows = published + rejected + merged."""
     opened = f" + {report['opened']:,} opened from them" if report.get("opened") else ""
     return (
         f"{report['inputs']:,} source rows{opened} = {report['rows']:,} published + {report['rejects']:,} rejected + "
@@ -33,7 +33,7 @@ def describe_rows(report: Mapping[str, Any]) -> str:
 
 
 def format_number(value: float | None, signed: bool = False) -> str:
-    """Return a number to three digits behind the point, fewer where it is large; a dash for none."""
+    """Format a number with three decimals, fewer if it is large; a dash for None."""
     if value is None:
         return "–"
     digits = 3 if abs(value) < 10 else 1 if abs(value) < 1000 else 0
@@ -41,38 +41,38 @@ def format_number(value: float | None, signed: bool = False) -> str:
 
 
 def format_interval(low: float | None, high: float | None, signed: bool = False) -> str:
-    """Return both ends of an interval; a dash for none."""
+    """Format both ends of an interval; a dash for None."""
     if low is None or high is None:
         return "–"
     return f"{format_number(low, signed)} to {format_number(high, signed)}"
 
 
 def format_share(value: float | None) -> str:
-    """Return a share in per cent, to one digit; never 100 % for less than all."""
+    """Format a share in per cent with one decimal; never 100 % for less than all; a dash for None."""
     if value is None:
         return "–"
     return "100 %" if value == 1 else f"{min(value * 100, 99.9):.1f} %"
 
 
 def format_ranks(ranks: tuple[int, int] | None) -> str:
-    """Return the ranks that a model may have; a dash for none."""
+    """Format a model's possible ranks; a dash for None."""
     return "–" if ranks is None else str(ranks[0]) if ranks[0] == ranks[1] else f"{ranks[0]}–{ranks[1]}"
 
 
 def format_p(p: float | None) -> str:
-    """Return a p-value to two significant digits."""
+    """Format a p-value with two significant digits; a dash for None."""
     if p is None:
         return "–"
     return "< 0.0001" if p < 0.00005 else f"{p:.2g}"
 
 
 def say(name: str) -> str:
-    """Return a snake_case name as words, in one line, cut where it is long."""
+    """Return a snake_case name as words on one line, shortened if long."""
     return shorten_line(name.replace("_", " "), LONGEST_NAME)
 
 
 def tell(value: object) -> str:
-    """Return a parameter's value as words."""
+    """Format a parameter's value for readers; a digest is cut, an empty value is `not set`."""
     if isinstance(value, dict):
         named = [tell(value["name"])] if "name" in value else []
         return ", ".join([*named, *(f"{say(key)} {tell(value[key])}" for key in sorted(value) if key != "name")])
@@ -87,47 +87,47 @@ _PAGE = "page.html"
 
 
 def fill_markdown(template: str, **told: Any) -> str:
-    """Return a template of Markdown filled in; every value is escaped unless it is marked as Markdown already."""
+    """Return a rendered Markdown template; every value is escaped unless it is already Markup."""
     text = markdown_environment().get_template(template).render(**told)
     return re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
 
 
 def escape_markdown(value: Any) -> str:
-    """Return a value as it stands in Markdown, in a line or a cell of a table, without being taken for any."""
+    """Escape a value for a line or table cell of Markdown; Markup stays as it is."""
     if isinstance(value, Markup):
         return str(value)
     return markdown.escape_markdown(str(value))
 
 
 def quote_code(text: str) -> Markup:
-    """Return a text as code of Markdown."""
+    """Return a text as inline code of Markdown."""
     fence = "`" * (1 + max((len(run) for run in re.findall("`+", text)), default=0))
     space = " " if "`" in text else ""
     return Markup(f"{fence}{space}{clean(text)}{space}{fence}")
 
 
 def fence_code(text: str, language: str = "") -> Markup:
-    """Return a text as a block of code of Markdown, which nothing in it ends."""
+    """Return a text as a Markdown code block, with a fence longer than any in the text."""
     fence = "`" * max(3, 1 + max((len(run) for run in re.findall("`+", text)), default=0))
     return Markup(f"{fence}{language}\n{clean(text).rstrip()}\n{fence}")
 
 
 @cache
 def html_environment() -> Environment:
-    """Return the environment of templates of HTML."""
+    """Return the Jinja environment of HTML templates."""
     return _make_environment(autoescape=True)
 
 
 @cache
 def markdown_environment() -> Environment:
-    """Return the environment of templates of Markdown."""
+    """Return the Jinja environment of Markdown templates."""
     made = _make_environment(autoescape=False, finalize=escape_markdown)
     made.filters.update(code=quote_code, fence=fence_code, markup=Markup)
     return made
 
 
 def read_template(name: str) -> str:
-    """Return a file that pages hold as it is."""
+    """Return the text of a template file that pages include unchanged."""
     return asset_path(_FOLDER, name).read_text("utf-8")
 
 

@@ -1,12 +1,12 @@
-"""The runner of `factmill serve`: deployments of a standing Prefect server, and Prefect's runner, which carries out their runs.
+"""The runner of `factmill serve`: makes deployments on a standing Prefect server and executes their runs.
 
-Prefect's own gives up looking for runs when three questions in a row find no server, and stops listening for cancelled
-ones when the server is restarted. This one looks by itself, for as long as it serves. It names runs before they start,
-prints a line when one starts and one when it ends, and starts a run for a slot of which the server made none.
+Prefect's own runner stops polling after three failed requests in a row, and stops listening for cancellations after a
+restart of the server. This one polls by itself for as long as it serves. It names runs before they start, prints a line
+when a run starts and when it ends, and starts a run for a slot for which the server created none.
 
-Runs are printed on standard output, notes on standard error; as JSON both are objects on standard output, one a line, with
-the keys `at` (UTC), `event` (note, started or ended) and `text`, and for runs `deployment`, `run`, `run_id` and `slot` (null
-where the run was not scheduled), at the end `state`, `seconds` and `message` too.
+Runs are printed on standard output, notes on standard error. As JSON, both are objects on standard output, one a line,
+with the keys `at` (UTC), `event` (note, started or ended) and `text`; for runs also `deployment`, `run`, `run_id` and
+`slot` (null if the run was not scheduled), and at the end `state`, `seconds` and `message`.
 """
 
 import asyncio
@@ -63,15 +63,15 @@ from factmill.tasks.text.ages import read_age
 from factmill.tasks.text.whole import clean
 
 _TIMES = 5
-"""Times of a schedule that are looked at for how far it lies apart."""
+"""Number of a schedule's next times from which its period is computed."""
 FORM_TITLES = {"params": "What to make", "run": "How to make it"}
-"""Argument of a flow → what its part of the form is called."""
+"""Argument of a flow → title of its section in the form."""
 
 
 def make_deployments(options: ServeOptions, settings: dict[str, Params]) -> list[RunnerDeployment]:
-    """Return the deployment of each chosen benchmark and that of their rebuild, which has the schedule.
+    """Return one deployment for each chosen benchmark, and one for their rebuild, which has the schedule.
 
-    `settings`: benchmark → its parameters, where they are not its defaults.
+    `settings`: benchmark → its parameters, for those that differ from the defaults.
     """
     schedule = make_schedule(options)
     params, run = options.rebuild_params(settings), options.run_options(find_period(schedule))
@@ -101,7 +101,7 @@ def make_deployments(options: ServeOptions, settings: dict[str, Params]) -> list
 
 
 def make_schedule(options: ServeOptions) -> Schedule | None:
-    """Return when rebuilds are due; None: when somebody starts one. UsageError for what is no cron line or rule."""
+    """Return the schedule of rebuilds; None: only manual starts. UsageError for an invalid cron line or rule."""
     try:
         if options.cron:
             return Cron(options.cron, timezone=options.timezone)
@@ -114,7 +114,7 @@ def make_schedule(options: ServeOptions) -> Schedule | None:
 
 
 def find_period(schedule: Schedule | None) -> float | None:
-    """Return the least number of seconds between the next times of a schedule; None where there are not two."""
+    """Return the shortest time between a schedule's next times, in seconds; None if there are fewer than two."""
     if schedule is None:
         return None
     given = {"cron": schedule.cron, "rrule": schedule.rrule, "interval": schedule.interval}
@@ -127,11 +127,11 @@ def find_period(schedule: Schedule | None) -> float | None:
 
 
 def serve_deployments(deployments: Sequence[RunnerDeployment], runs: int, catch_up: bool, as_json: bool) -> int:
-    """Register deployments, report each, and carry out their runs until a signal comes; return the exit code that says which.
+    """Register deployments, report each, and execute their runs until a signal arrives; return the signal's exit code.
 
-    What ended with serve when it served last goes on, and what schedules missed since then is made up for by one run
-    (`catch_up`). At the end runs under way are stopped, and their schedules are paused until they are served again. A
-    server that goes away is waited for; PrefectLost when it comes back without the deployments.
+    Runs that ended with the previous serving process continue, and one run makes up for all missed slots (`catch_up`).
+    At the end, active runs are stopped and schedules paused until they are served again. If the server goes away,
+    serving waits for it; PrefectLost if it comes back without the deployments.
     """
     os.environ[SERVING_PID] = str(os.getpid())
     log = ServeLog(as_json)
@@ -154,17 +154,17 @@ def serve_deployments(deployments: Sequence[RunnerDeployment], runs: int, catch_
 
 
 _OF_SCHEDULER = "auto-scheduled"
-"""Prefect's tag of the runs of a schedule."""
+"""Prefect's tag on scheduled runs."""
 
 
 class ServeLog:
-    """The lines of one serving process."""
+    """Prints the log lines of one serving process."""
 
     def __init__(self, as_json: bool) -> None:
         self._as_json = as_json
 
     def note(self, text: str) -> None:
-        """Print what happens to serve itself."""
+        """Print a note about serving itself."""
         self._print("note", text)
 
     def report_start(self, deployment: str, run: FlowRun) -> None:
@@ -174,7 +174,7 @@ class ServeLog:
         self._print("started", f"{deployment} {run.name} started{due}", run, deployment=deployment)
 
     def report_end(self, deployment: str, run: FlowRun) -> None:
-        """Print how a run ended, and what it came to; `unknown` where the server does not have its end yet."""
+        """Print a run's final state and message; state `unknown` if the server does not have it yet."""
         state = run.state if run.state is not None and run.state.is_final() else None
         name = state.name if state and state.name else "unknown"
         message = " ".join(((state and state.message) or "").split())
@@ -198,57 +198,57 @@ class ServeLog:
                 } | more
             shown = {"at": at.isoformat(timespec="seconds"), "event": event, "text": text, **more}
             line = json.dumps(shown, ensure_ascii=False)
-        with suppress(OSError):  # whatever reads the output has ended, or its disk is full: runs go on
+        with suppress(OSError):  # the reader of the output has ended, or the disk is full: runs go on
             typer.echo(line, err=run is None and not self._as_json)
 
 
 def _find_slot(run: FlowRun) -> datetime | None:
-    """Return the time of the schedule that a run is for; None for one that somebody started."""
+    """Return the scheduled time of a run; None for a run that a user started."""
     return run.expected_start_time if {_OF_SCHEDULER, CATCH_UP} & {*run.tags} else None
 
 
 _STOP_S = 60.0
-"""What runs and schedules are given to be stopped in an orderly way, which asks the server."""
+"""Time limit for an orderly stop of runs and schedules through the server."""
 _SETTLED = timedelta(seconds=10)
-"""After so long the server makes no run any more for a slot that is over; so often slots are looked at."""
+"""Time after a slot from which the server creates no run for it; also the interval between checks for missed slots."""
 _MOST_LOOKS = 60
-"""Looks for the state that a run has ended in, which is written after its process is gone."""
+"""Maximum polls for a run's final state, which is written after its process is gone."""
 _MOST_NAMED = 200
-"""Runs ahead of their time that are named in a look."""
+"""Maximum number of upcoming runs that one poll names."""
 _MESSAGE = "factmill serve was stopped; the run goes on when it serves again"
 _STOPPED: dict[str, Any] = {"name": STOPPED, "message": _MESSAGE}
-"""State of a run that ends with serve."""
+"""State of a run that is stopped together with serve."""
 _PROGRAM = "from factmill.flows.served import carry_out; carry_out()"
-"""What the process of a run does."""
+"""Python code of a run's process."""
 
 
 class ServingRunner(Runner):
-    """Looks for runs that are due or to be stopped, carries them out, and tells of a server that is away."""
+    """Polls for runs that are due or cancelled, executes them, and reports when the server is away."""
 
     _stopped: "asyncio.Future[int]"
 
     def __init__(self, api: str, runs: int, catch_up: bool, log: ServeLog) -> None:
-        # a run starts at its slot, not before: what is stopped before then would have begun and done nothing
+        # prefetch_seconds=0: a run starts at its slot, not before; one stopped earlier would count as begun
         super().__init__(name="factmill", query_seconds=LOOK_AGAIN_S, prefetch_seconds=0, limit=runs)
         self._api, self._catch_up, self._log = api, catch_up, log
         self._served: dict[UUID, RunnerDeployment] = {}
         self._since: dict[UUID, datetime] = {}
         self._named: set[UUID] = set()
         self._started: set[UUID] = set()
-        # connections that end with the server's are nothing that anybody could do something about
+        # users can do nothing about connections that end with the server
         logging.getLogger("asyncio").setLevel(logging.CRITICAL)
         self.address = api.removesuffix("/api")
 
     def register(self, deployment: RunnerDeployment, since: datetime) -> None:
-        """Make a deployment, or bring the one that is there up to date, and serve it: each slot after `since` has a run."""
+        """Create or update a deployment and serve it: each slot after `since` gets a run."""
         deployment_id = cast(UUID, self.add_deployment(deployment))
         self._served[deployment_id], self._since[deployment_id] = deployment, since
 
     async def serve(self) -> int:
-        """Serve until a signal comes, and return the exit code that says which."""
+        """Serve until a signal arrives; return the signal's number + 128."""
         loop = asyncio.get_running_loop()
         self._stopped = loop.create_future()
-        for number in (signal.SIGINT, signal.SIGHUP):  # Prefect's runner itself looks for SIGTERM
+        for number in (signal.SIGINT, signal.SIGHUP):  # Prefect's runner itself handles SIGTERM
             if signal.getsignal(number) is not signal.SIG_IGN:  # as under nohup
                 loop.add_signal_handler(number, self.handle_sigterm, number)
         serving = asyncio.create_task(self.start())
@@ -262,20 +262,20 @@ class ServingRunner(Runner):
         return 128 + await self._stopped
 
     def handle_sigterm(self, *args: Any, **_: Any) -> None:
-        """Stop; at once, when it is the second time."""
+        """Stop serving; on the second signal, exit at once."""
         if self._stopped.done():
             os._exit(128 + args[0])
         self._stopped.get_loop().call_soon_threadsafe(self._stopped.set_result, args[0])
 
     async def _end(self, serving: "asyncio.Task[None]") -> None:
-        """Stop all runs and pause their schedules; where no server answers, runs end with this process."""
+        """Stop all runs and pause their schedules; if no server answers, runs end with this process."""
         if self._stopped.exception() is not None or await self._find_trouble():
             self.pause_on_shutdown = False
             serving.cancel()
             return
         try:
             await asyncio.wait_for(self.astop(), _STOP_S)
-        except Exception:  # noqa: BLE001 - whatever keeps the server from it, this process ends, and its runs with it
+        except Exception:  # noqa: BLE001 - for any error, this process ends, and its runs with it
             self.pause_on_shutdown = False
             serving.cancel()
 
@@ -283,7 +283,7 @@ class ServingRunner(Runner):
         await super().__aenter__()
         observer = self._cancelling_observer
         assert observer is not None
-        # what it polls with gives up too; its events are heard for as long as they come
+        # the observer's polling gives up too; its events are used for as long as they arrive
         if observer._consumer_task is not None:
             observer._consumer_task.remove_done_callback(observer._start_polling_task)
         if observer._polling_task is not None:
@@ -298,7 +298,7 @@ class ServingRunner(Runner):
         return self
 
     def _resolve_starter(self, flow_run: FlowRun) -> ProcessStarter:
-        """Return what starts the process of a run, which is accepted by now."""
+        """Report the start of an accepted run and return the starter of its process."""
         name = self._name_deployment(flow_run)
         self._started.add(flow_run.id)
         self._log.report_start(name, flow_run)
@@ -313,7 +313,7 @@ class ServingRunner(Runner):
         return self._served[run.deployment_id].full_name if run.deployment_id in self._served else "?"
 
     async def _report_run(self, submit: Any, run: FlowRun, *given: Any) -> None:
-        """Carry out a run, and report how it ended."""
+        """Execute a run and report how it ended."""
         await submit(run, *given)
         if run.id not in self._started:
             return
@@ -321,7 +321,7 @@ class ServingRunner(Runner):
         for _ in range(_MOST_LOOKS):
             try:
                 run = await self._client.read_flow_run(run.id)
-            except Exception as error:  # noqa: BLE001 - where the server is away, the next look may find it
+            except Exception as error:  # noqa: BLE001 - if the server is away, the next poll may reach it
                 self._logger.debug("the end of %s is not known yet: %s", run.name, error)
             if run.state and run.state.is_final():
                 break
@@ -329,8 +329,8 @@ class ServingRunner(Runner):
         self._log.report_end(self._name_deployment(run), run)
 
     async def _name_due(self, find_due: Any) -> list[FlowRun]:
-        """Return the runs that are due; they, and those that are not yet, have their names. Runs whose parameters are wrong
-        fail: Prefect would crash their process without a word of what is wrong."""
+        """Return the due runs, and name them and the upcoming ones. A run with invalid parameters fails here with the
+        reason: Prefect would crash its process without one."""
         due: dict[UUID, FlowRun] = {run.id: run for run in await find_due()}
         ahead = {"deployment_id": {"any_": [*self._served]}, "state": {"type": {"any_": [StateType.SCHEDULED]}}}
         upcoming = await self._client.read_flow_runs(
@@ -353,7 +353,7 @@ class ServingRunner(Runner):
         return list(due.values())
 
     def _refuse(self, run: FlowRun, error: UsageError) -> None:
-        """Let a run fail that cannot begin."""
+        """Set a run that cannot start to failed."""
         run.state = Failed(message=name_error(error))
         with get_client(sync_client=True) as client:
             client.set_flow_run_state(run.id, run.state, force=True)
@@ -361,8 +361,8 @@ class ServingRunner(Runner):
         self._log.report_end(self._name_deployment(run), run)
 
     async def _propose_cancelled(self, propose: Any, run: FlowRun, state_updates: dict[str, Any] | None = None) -> bool:
-        """Let a run that nobody cancelled, but that ends with serve, end in a state of its own; one that was done while its
-        process was still ending stays so."""
+        """Set a run that ends with serve, without being cancelled, to the stopped state; a run that finished while its
+        process was ending keeps its state."""
         state = (await self._client.read_flow_run(run.id)).state
         if state and (state.is_completed() or state.is_failed()):
             return False
@@ -370,20 +370,20 @@ class ServingRunner(Runner):
         return bool(await propose(run, (state_updates or {}) | (_STOPPED if is_stopped else {})))
 
     async def cancel_all(self) -> None:
-        """Stop all runs. One whose process is being started is waited for: Prefect would stop the others and wait for its end."""
+        """Stop all runs, once no process is starting: Prefect would wait for the end of such a run."""
         while self._scheduled_run_poller._submitting_flow_run_ids - {*self._process_manager.flow_run_ids()}:
             await asyncio.sleep(0.1)
         await super().cancel_all()
 
     async def _pause_schedules(self) -> None:
-        """Stop the runs of slots that wait for their turn, which the server would delete; then pause the schedules."""
+        """Stop waiting scheduled runs, which the server would delete, then pause the schedules."""
         for run in await self._client.get_scheduled_flow_runs_for_deployments([*self._served], datetime.now(UTC)):
             if run.auto_scheduled:
                 await self._client.set_flow_run_state(run.id, Cancelled(**_STOPPED), force=True)
         await super()._pause_schedules()
 
     async def _keep_looking(self) -> None:
-        """Look for runs for ever, and report once when no server answers, and once when one does again."""
+        """Poll for runs for ever; report once when the server stops answering, and once when it answers again."""
         lost = False
         while True:
             trouble = await self._find_trouble() or await self._look(lost)
@@ -401,8 +401,7 @@ class ServingRunner(Runner):
         return await asyncio.to_thread(find_trouble, self._api)
 
     async def _look(self, was_lost: bool) -> str:
-        """Start runs that are due, stop those that are to be cancelled, and end those that were killed; return why that was
-        not possible."""
+        """Start due runs, stop cancelled ones and end killed ones; return the problem, or an empty text."""
         observer = self._cancelling_observer
         assert observer is not None
         try:
@@ -415,14 +414,14 @@ class ServingRunner(Runner):
             if self._catch_up:
                 await asyncio.to_thread(self._make_up_slots)
             await self._scheduled_run_poller._get_and_submit_flow_runs()
-        except Exception as error:  # noqa: BLE001 - whatever one look ends in is told, and the next may end better
+        except Exception as error:  # noqa: BLE001 - any error is reported, and the next poll may succeed
             if isinstance(error, PrefectHTTPStatusError):
                 return f"it answers {error.response.status_code}"
             return f"{type(error).__name__}: {error}".splitlines()[0]
         return ""
 
     def _make_up_slots(self) -> None:
-        """Start a run for the last slot of which the server made none: it was away, or had only just got the schedule."""
+        """Start a run for the last slot without one: the server was away, or had just received the schedule."""
         until = datetime.now(UTC) - _SETTLED
         for deployment_id, served in self._served.items():
             since = self._since[deployment_id]
@@ -440,12 +439,12 @@ class ServingRunner(Runner):
             self._since[deployment_id] = until
 
     def _is_busy(self) -> bool:
-        """True while runs are under way, or being ended: what becomes of their processes is told by what started them."""
+        """True while runs are starting, active or ending: their own starters report what becomes of them."""
         poller = self._scheduled_run_poller
         return bool(poller.stopping or poller._submitting_flow_run_ids or self._cancelling_flow_run_ids)
 
     async def _check_deployments(self) -> None:
-        """Stop serving where the server has come back without the deployments."""
+        """Stop serving if the server has come back without the deployments."""
         for deployment_id in self._deployment_registry.get_deployment_ids():
             try:
                 await self._client.read_deployment(deployment_id)
@@ -460,10 +459,10 @@ class ServingRunner(Runner):
                 return
 
     async def _cancel_run(self, flow_run: FlowRun | UUID, state_msg: str | None = None) -> None:
-        """Cancel a run; where the server goes away meanwhile, the next look tries again."""
+        """Cancel a run; if the server goes away meanwhile, the next poll tries again."""
         try:
             await super()._cancel_run(flow_run, state_msg)
-        except Exception:  # noqa: BLE001 - one run that cannot be cancelled just now does not end the others
+        except Exception:  # noqa: BLE001 - a run that cannot be cancelled now does not stop the others
             observer = self._cancelling_observer
             assert observer is not None
             observer._cancelling_flow_run_ids.discard(flow_run if isinstance(flow_run, UUID) else flow_run.id)

@@ -1,8 +1,8 @@
-"""Slots of schedules, the times at which rebuilds are due: each is done once, however often `factmill serve` is restarted.
+"""Slots of schedules, the times at which rebuilds are due: each runs once, however often `factmill serve` is restarted.
 
-An interval keeps the anchor that it got when it was first served: the Prefect server has it with the deployment. Cron
-lines and rules of iCalendar are anchored by themselves (a rule without DTSTART at 2020-01-01T00:00). The server also has
-when serve last looked for runs; what fell since then fell while nothing was served.
+An interval keeps the anchor from its first serving, which the Prefect server stores with the deployment. Cron lines and
+iCalendar rules have fixed anchors (a rule without DTSTART: 2020-01-01T00:00). The server also stores when serve last
+polled for runs; slots after that time were missed.
 """
 
 from collections.abc import Callable, Iterable
@@ -25,26 +25,26 @@ from factmill.flows.watching.runs import CATCH_UP
 from factmill.tasks.text.ages import write_age
 
 STOPPED = "Stopped"
-"""Name of the state of a run that serve stopped when it was stopped itself."""
+"""State name of a run that was stopped together with serve."""
 _CONTINUED = "Continued"
-"""Name of the state of a run that ended with serve, once another goes on from it."""
+"""State name of a run that ended with serve and is continued by another."""
 _SKIPPED = "Skipped"
-"""Name of the state of a run whose slot fell while nothing was served, where a later one makes up for it, or none has to."""
+"""State name of a run whose slot was missed, if a later run makes up for it or none has to."""
 _GOES_ON = "goes-on"
-"""Tag of a run that goes on from one that ended with serve."""
+"""Tag of a run that continues one that ended with serve."""
 SERVER_SCHEDULE = TypeAdapter[SCHEDULE_TYPES](SCHEDULE_TYPES)
-"""Reads a schedule as the server does, which alone can list its times."""
+"""Parses a schedule into the server's class, the only one that can list its times."""
 _FIRST_LOOK = timedelta(minutes=1)
 _WIDER = 4
-"""How much farther back each look for a slot goes than the one before."""
+"""Factor by which each search for a slot reaches farther back than the previous one."""
 _MOST_KILLS = 3
-"""A run that was killed with serve so often does not go on: what takes the machine down does so again."""
+"""Number of kills after which a run is not resumed, since it probably takes the machine down."""
 _KILLS = "factmill.kills"
-"""Label of a run: how often the runs that it goes on from were killed with serve."""
+"""Label of a run: how often the runs that it continues were killed together with serve."""
 
 
 def find_deployment(client: SyncPrefectClient, full_name: str) -> DeploymentResponse | None:
-    """Return a deployment as the server has it; None before it is first served."""
+    """Return a deployment from the server; None before it is first served."""
     try:
         return client.read_deployment_by_name(full_name)
     except ObjectNotFound:
@@ -54,7 +54,7 @@ def find_deployment(client: SyncPrefectClient, full_name: str) -> DeploymentResp
 def keep_anchors(
     deployment: RunnerDeployment, earlier: DeploymentResponse | None, report: Callable[[str], None]
 ) -> None:
-    """Give the intervals of a deployment the anchors that they have on the server; report an interval that is new."""
+    """Copy the anchors of a deployment's intervals from the server; report an interval that changed."""
     known = [each.schedule for each in earlier.schedules] if earlier else []
     intervals = {each.interval: each for each in known if isinstance(each, IntervalSchedule)}
     for each in deployment.schedules or []:
@@ -68,7 +68,7 @@ def keep_anchors(
 
 
 def newest_slot(schedules: Iterable[Any], since: datetime, until: datetime) -> datetime | None:
-    """Return the last time of active schedules after `since` and up to `until`; None where there is none."""
+    """Return the last time of active schedules after `since` and up to `until`; None if there is none."""
     slots: list[datetime] = []
     for each in schedules:
         served, back, start = SERVER_SCHEDULE.validate_python(each.schedule.model_dump()), _FIRST_LOOK, until
@@ -82,15 +82,15 @@ def newest_slot(schedules: Iterable[Any], since: datetime, until: datetime) -> d
 
 
 def find_runs(client: SyncPrefectClient, deployment: DeploymentResponse, slot: datetime) -> list[FlowRun]:
-    """Return the runs of a slot, in whatever state."""
+    """Return the runs of a slot, in any state."""
     second = timedelta(seconds=1)
     return _read_runs(client, deployment, expected_start_time={"after_": slot - second, "before_": slot + second})
 
 
 def make_up(client: SyncPrefectClient, deployment: DeploymentResponse, slot: datetime) -> FlowRun | None:
-    """Start one run for a slot that fell while nothing was served; None where the slot has its run already.
+    """Start one run for a missed slot and return it; None if a run of the slot has started already.
 
-    A run of the slot that is still waiting on the server becomes that run.
+    A run of the slot that still waits on the server is used as that run.
     """
     there = find_runs(client, deployment, slot)
     if any(each.state_type != StateType.SCHEDULED for each in there):
@@ -114,10 +114,10 @@ def handle_missed_slots(
     catch_up: bool,
     report: Callable[[str], None],
 ) -> None:
-    """Make up for slots that fell while nothing was served by one run, and let no other run that waits for one of them begin.
+    """Start one run for all missed slots, and cancel every other run that waits for one of them.
 
-    deployment: as the server had it before it was served again. resumed: a run of this schedule goes on, and makes up
-    for what fell meanwhile.
+    deployment: the server's state before it is served again. resumed: a run of this schedule continues, and makes up
+    for the missed slots.
     """
     since = deployment.last_polled or deployment.created or now
     states = {"type": {"any_": [StateType.SCHEDULED]}}
@@ -147,10 +147,10 @@ def resume_runs(
     crashed: Iterable[UUID],
     report: Callable[[str], None],
 ) -> bool:
-    """Start again, with the same parameters, each run that serve stopped or that was killed with it.
+    """Restart, with the same parameters, each run that was stopped or killed together with serve.
 
-    deployment: as the server had it before it was served again. crashed: runs whose process was found gone just now.
-    Return whether one of them is a run of the deployment's own parameters, as its schedule begins them.
+    deployment: the server's state before it is served again. crashed: runs just found without a process. Return True if
+    one of them has the deployment's own parameters, like a scheduled run.
     """
     states = {"name": {"any_": [STOPPED, "Crashed", "Pending", "Submitting"]}}
     resumed = False
@@ -179,7 +179,7 @@ def resume_runs(
         except PrefectHTTPStatusError as error:
             if error.response.is_server_error:
                 raise
-            # parameters that this version of factmill no longer takes
+            # this version of factmill rejects the parameters
             why = f"ended with factmill serve, and cannot go on: {error.response.text}"
             client.set_flow_run_state(run.id, Failed(message=why), force=True)
             report(f"{run.name}: {why}")
@@ -192,6 +192,6 @@ def resume_runs(
 
 
 def _read_runs(client: SyncPrefectClient, deployment: DeploymentResponse, **chosen: Any) -> list[FlowRun]:
-    """Return the newest 200 runs of a deployment by a filter."""
+    """Return up to 200 runs of a deployment that match a filter."""
     chosen |= {"deployment_id": {"any_": [deployment.id]}}
     return client.read_flow_runs(flow_run_filter=FlowRunFilter.model_validate(chosen), limit=200)

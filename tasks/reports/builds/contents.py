@@ -1,7 +1,7 @@
-"""What stands on the page of a build, as data, and the page as HTML, Markdown and JSON.
+"""The data of a build's page, and its rendering as HTML, Markdown and JSON.
 
-All of it is of the published build: its times and costs are those of when it was made, ages are as of its publishing. So the
-same build gives the same page.
+Everything comes from the published build: times and costs are those of its making, ages are as of its publishing. So
+the same build gives the same page.
 """
 
 import json
@@ -26,8 +26,7 @@ _SCRIPTED = (
 
 
 def tell_notice(build: BuildRecord) -> str:
-    """Return what every text about a build says first: rows by scripted replies are no benchmark; empty where nothing is
-    to be said."""
+    """Return the notice that starts every text about a build, such as for scripted rows; empty if none is needed."""
     if build.caution:
         return f"{build.caution[0].upper()}{build.caution[1:]}."
     if not is_scripted(build.lock):
@@ -38,46 +37,46 @@ def tell_notice(build: BuildRecord) -> str:
 
 @dataclass(frozen=True, slots=True)
 class CallTold:
-    """A recorded call that a row rests on; texts are cut."""
+    """A recorded call that a row rests on, with shortened texts."""
 
     stage: str
     operation: str
     service: str
     at: str
-    """When it was asked, UTC."""
+    """Time of the call, UTC."""
     key: str
-    """Beginning of the call's key."""
+    """First 12 characters of the call's key."""
     asked: tuple[tuple[str, str], ...]
-    """What was asked, by name."""
+    """(name, text) of the request: the settings under an empty name, then the prompt's variables."""
     replied: str
     failed: bool
     taken_off: str
-    """What the reply was read without; empty: nothing."""
+    """What was stripped from the reply before parsing; empty: nothing."""
     more: int = 0
-    """Calls of the same stage and operation that follow and are not told."""
+    """Number of further calls of the same stage and operation, which are not shown."""
 
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """Where a row comes from: what `factmill explain` says of it, and its calls."""
+    """Provenance of a row: the lines of `factmill explain`, and its calls."""
 
     lines: tuple[str, ...]
     calls: tuple[CallTold, ...]
     command: str
-    """Tells it whole."""
+    """Command that shows the full provenance."""
     withheld: str = ""
-    """Why a part is not told; empty: all is."""
+    """Why a part is not shown; empty: everything is."""
 
 
 @dataclass(frozen=True, slots=True)
 class RowTold:
-    """A published row."""
+    """A published row on the page."""
 
     id: str
     shown: Mapping[str, str]
     """Heading → value."""
     groups: Mapping[str, str]
-    """By what it can be found: column → value."""
+    """Column → value, for the filters of the page."""
     chain: Chain
 
 
@@ -92,7 +91,7 @@ class RejectTold:
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """Why rows were rejected at a stage."""
+    """A reason for which a stage rejected rows, with examples."""
 
     stage: str
     reason: str
@@ -102,12 +101,12 @@ class Reason:
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """What a stage did."""
+    """Counts, cost and time of a stage."""
 
     name: str
     rows_in: int = 0
     opened: int = 0
-    """Of `rows_in`, those that it made of the ones handed to it: a question's paths."""
+    """Of `rows_in`, the rows that a flat_map stage made from its input, such as the paths of a question."""
     rows_out: int = 0
     rejects: int = 0
     merged: int = 0
@@ -121,19 +120,19 @@ class Stage:
 
 @dataclass(frozen=True, slots=True)
 class Replies:
-    """When the replies of a service came that the build rests on."""
+    """Age of a service's replies on which the build rests."""
 
     service: str
     calls: int
     oldest: str
     newest: str
     age: str
-    """Of the oldest one when the build was published."""
+    """Age of the oldest reply when the build was published."""
 
 
 @dataclass(frozen=True, slots=True)
 class Foretold:
-    """An amount that was forecast, beside what it came to."""
+    """A forecast amount compared with the actual one."""
 
     what: str
     forecast: float
@@ -141,12 +140,12 @@ class Foretold:
     high: float
     actual: float
     off: str
-    """By how much the forecast was more or less, as a share; a dash where nothing came."""
+    """Deviation of the forecast from the actual amount in per cent; a dash if the actual amount is 0."""
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """An item of the review queue, and what was decided about it."""
+    """An item of the review queue and its decision."""
 
     row_id: str
     flag: str
@@ -161,83 +160,83 @@ class Decision:
 
 @dataclass(frozen=True, slots=True)
 class Review:
-    """The review queue."""
+    """The review queue of a build."""
 
     counts: tuple[tuple[str, str, int], ...]
     """(flag, decision, items)."""
     items: tuple[Decision, ...]
-    """The first of them, open ones first."""
+    """The first items, open ones in front."""
     in_all: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuildPage:
-    """All that the page says."""
+    """The content of a build's page."""
 
     build_id: str
     title: str
     summary: str
-    """What was built, in two sentences for who knows nothing of it."""
+    """What was built, in two sentences for readers new to it."""
     warnings: tuple[str, ...]
-    """What must be known before anything is read; who wrote the rows, where that was no model, comes first."""
+    """Warnings at the top of the page; the first names the author of the rows if that was no model."""
     facts: Mapping[str, str]
     balance: str
     """Source rows = published + rejected + merged."""
     stages: tuple[Stage, ...]
     foretold: tuple[Foretold, ...]
-    """Forecast against actual; empty where nothing was forecast."""
+    """Forecast and actual amounts; empty without a forecast."""
     foretold_by: str
-    """What the forecast was made of, and when."""
+    """Basis and date of the forecast."""
     shape: Mapping[str, Mapping[str, Any]]
-    """Figure → here, n and the paper's."""
+    """Figure → value here, n and the paper's value."""
     figures: tuple[Figure, ...]
-    """The first is the funnel, the second the time of each stage."""
+    """The funnel, the time of each stage, then the benchmark's own figures."""
     reported: Mapping[str, str]
-    """What the benchmark reports of itself beside."""
+    """Further facts that the benchmark reports."""
     reasons: tuple[Reason, ...]
     replies: tuple[Replies, ...]
     rows: tuple[RowTold, ...]
     rows_in_all: int
     drawn: str
-    """How rows were drawn; empty: all are there."""
+    """How the shown rows were sampled; empty: all are shown."""
     review: Review | None
     """None: the benchmark has no queue."""
     canary: str = ""
-    """Line by which training sets find what is released."""
+    """Line by which training sets can detect released data."""
 
     @property
     def funnel(self) -> Figure:
-        """What became of the rows at each stage."""
+        """Figure of the rows passed on, rejected and merged at each stage."""
         return self.figures[0]
 
     @property
     def times(self) -> Figure:
-        """How long each stage took."""
+        """Figure of the seconds of each stage."""
         return self.figures[1]
 
     @property
     def distributions(self) -> Sequence[Figure]:
-        """What rows have how many of."""
+        """The benchmark's own figures."""
         return self.figures[2:]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shown:
-    """What of a build a page may tell; without any, all of it."""
+    """Limits on what a page may show of a build; by default there are none."""
 
     rows: frozenset[str] | None = None
-    """Ids of the published rows that it may show; None: any."""
+    """Ids of the published rows that may be shown; None: all."""
     unanswered: frozenset[str] = frozenset()
-    """Ids of those whose answers are held out: neither what belongs to them nor their calls are told."""
+    """Ids of rows whose answers are held out: neither their companion rows nor their calls are shown."""
     withheld: str = ""
-    """Why rejects are told without what they say; empty: they are told whole."""
+    """Why the content of rejects is hidden; empty: it is shown."""
     decisions: tuple[ReviewItem, ...] | None = None
-    """The review queue as it may be told; None: as it is."""
+    """The review queue to show; None: the build's own."""
     canary: str = ""
 
 
 def render_build_html(page: BuildPage) -> str:
-    """Return the page: no script, style, font or picture from elsewhere, and a policy that forbids any."""
+    """Return the page as HTML; a policy forbids external scripts, styles, fonts and pictures, and none are used."""
     return fill_page(
         "build.html",
         **read_browser(),
@@ -252,7 +251,7 @@ def render_build_html(page: BuildPage) -> str:
 
 
 def render_build_markdown(page: BuildPage) -> str:
-    """Return the page as Markdown, with figures as tables of their numbers and without the chains of rows."""
+    """Return the page as Markdown, with figures as tables and without the provenance of rows."""
     return fill_markdown("build.md", page=page, opens=any(stage.opened for stage in page.stages), total=_add_up(page))
 
 
@@ -267,23 +266,23 @@ BUILD_RENDERERS: Mapping[str, Callable[[BuildPage], str]] = {
     ".md": render_build_markdown,
     ".json": render_build_json,
 }
-"""Ending of a file → how the page is made."""
+"""File ending → renderer of the page."""
 
 
 def describe_groups(row: RowTold) -> str:
-    """Return by what a row can be found, as the page's script reads it."""
+    """Return a row's filter values as JSON for the page's script."""
     return json.dumps({by: [value] for by, value in row.groups.items()}, ensure_ascii=False)
 
 
 def format_plain(value: float | None, digits: int = 3) -> str:
-    """Return a number as it was counted: whole ones without digits behind the point; a dash for none."""
+    """Format a number without trailing zeros, whole ones without decimals; a dash for None."""
     if value is None:
         return "–"
     return f"{value:,.{digits}f}".rstrip("0").rstrip(".") if value % 1 else f"{value:,.0f}"
 
 
 def _add_up(page: BuildPage) -> Stage:
-    """Return all stages together."""
+    """Return the sum of all stages' calls, tokens, seconds and cost."""
     counts = ("calls_sent", "calls_replayed", "tokens_in", "tokens_out", "seconds", "cost_usd")
     sums = {name: sum(getattr(stage, name) for stage in page.stages) for name in counts}
     return Stage("all stages", **sums)

@@ -1,4 +1,4 @@
-"""Rows of a build as its page shows them: drawn where there are many, each with where it comes from, cut to what a page holds."""
+"""Rows of a build for its page: sampled if there are many, each with its provenance, shortened to fit the page."""
 
 import shlex
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -19,26 +19,26 @@ from factmill.tasks.text.whole import clean
 
 MOST_ROWS = 400
 MOST_BYTES = 2_600_000
-"""Of the rows' texts on a page."""
+"""Maximum bytes of the rows' texts on a page."""
 _AT_ONCE = 50
-"""Rows whose calls are read at once."""
+"""Number of rows whose calls are loaded at once."""
 _CALLS = 2
-"""Calls of one stage and operation that are told of a row."""
+"""Maximum number of calls shown for each stage and operation of a row."""
 _LONGEST, _LONG_CALL = 1_000, 300
-"""Characters of a line, and of what a call asked or replied."""
+"""Maximum characters of a line, and of a call's request or reply."""
 _MOST_LINES, _MOST_ASKED = 60, 8
 _MOST_VALUES, _LONG_VALUE = 12, 24
-"""Values up to which rows can be filtered by a column, and their characters."""
+"""Maximum number of values, and their characters, of a column that serves as filter."""
 _OF_A_CALL = 220
-"""Bytes of a call on the page beside its texts."""
+"""Bytes of a call on the page in addition to its texts."""
 _HELD_OUT = "Answers of the test part are held out: neither what this row rests on nor its calls are told here."
 
 
 def draw_ids(db: Connection, benchmark: Benchmark, build_id: str, shown: Shown) -> tuple[list[str], int]:
-    """Return ids of published rows in the order in which they are drawn, and how many rows there are.
+    """Return a sample of row ids in the order of drawing, and the total number of rows.
 
-    They are drawn by a digest of their ids, evenly over the parts of the benchmark, so that the same rows are drawn of the
-    same build on any machine.
+    Rows are drawn by a digest of their ids, evenly over the benchmark's parts, so that the same build gives the same
+    sample on any machine.
     """
     table = benchmark.main_table
     part = f'CAST("{benchmark.part}" AS VARCHAR)' if benchmark.part in db.table(table).columns else "''"
@@ -57,7 +57,7 @@ def draw_ids(db: Connection, benchmark: Benchmark, build_id: str, shown: Shown) 
 def tell_rows(
     db: Connection, benchmark: Benchmark, build_id: str, ids: Sequence[str], shown: Shown
 ) -> tuple[list[RowTold], list[str]]:
-    """Return the first of these rows that a page has room for, by id; and what could not be told of them."""
+    """Return the first of these rows that fit on a page, sorted by id, and the errors of unexplained rows."""
     told: list[RowTold] = []
     values: dict[str, dict[str, str]] = {}
     room = MOST_BYTES
@@ -85,7 +85,7 @@ def tell_rows(
 def tell_rejects(
     db: Connection, benchmark: Benchmark, build_id: str, most: int, shown: Shown
 ) -> dict[tuple[str, str], tuple[RejectTold, ...]]:
-    """Return (stage, reason) → its first rejected rows by id."""
+    """Return (stage, reason) → its first `most` rejected rows by id."""
     first = read_records(
         db,
         "SELECT stage, reason, id FROM rejects WHERE build_id = ? "
@@ -102,7 +102,7 @@ def tell_rejects(
 
 
 def tell_value(value: Any) -> str:
-    """Return the value of a column as a line to read."""
+    """Format the value of a column as one line."""
     if value is None:
         return ""
     if isinstance(value, Mapping):
@@ -113,7 +113,7 @@ def tell_value(value: Any) -> str:
 
 
 def tell_moment(moment: datetime) -> str:
-    """Return a moment to the minute, in UTC."""
+    """Format a moment in UTC, to the minute."""
     return f"{moment.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
 
 
@@ -132,7 +132,7 @@ def _tell_reject(benchmark: Benchmark, trace: Record, shown: Shown) -> RejectTol
 
 
 def _tell_fields(row: str) -> Iterator[str]:
-    """Yield the fields of a rejected row that say anything, as the stage got them; what has no fields in one line."""
+    """Yield the non-empty fields of a rejected row as the stage received it; a row without fields gives one line."""
     told = read_rejected(row)
     if not isinstance(told, Mapping):
         yield f"  {shorten(tell_value(told), _LONG_CALL)}"
@@ -147,7 +147,7 @@ def _tell_chain(benchmark: Benchmark, trace: Record, faults: dict[str, None], wi
         trace = {**trace, "beside": {table: [] for table in trace["beside"]}, "calls": []}
     try:
         lines = explain_trace(benchmark, trace)
-    except OldBuild as error:  # its rows are shown all the same, without what an earlier factmill did not write
+    except OldBuild as error:  # still show the row, without its explanation
         faults[str(error)] = None
         lines = []
     told = [shorten(line.rstrip(), _LONGEST) for line in lines[:_MOST_LINES]]
@@ -162,7 +162,7 @@ def _tell_command(benchmark: Benchmark, trace: Record) -> str:
 
 
 def _tell_calls(calls: Sequence[Record]) -> Iterator[CallTold]:
-    """Yield the first calls of each stage and operation, in the order in which these came, each call once."""
+    """Yield the first distinct calls of each stage and operation, in their original order."""
     kinds: dict[tuple[str, str], dict[str, Record]] = {}
     for call in calls:
         kinds.setdefault((call["stage"], call["operation"]), {})[call["key"]] = call
@@ -184,7 +184,7 @@ def _tell_calls(calls: Sequence[Record]) -> Iterator[CallTold]:
 
 
 def _tell_asked(call: Record) -> Iterator[tuple[str, str]]:
-    """Yield what a call asked, by name: with which settings, then what it is about."""
+    """Yield (name, text) of a call's request: its settings under an empty name, then the variables of its prompt."""
     what, asked, _ = tell_call(call)
     told = ", ".join(f"{name} {tell_value(value)}" for name, value in what.items() if value not in (None, "", [], {}))
     yield "", shorten(told, _LONG_CALL)
@@ -193,7 +193,7 @@ def _tell_asked(call: Record) -> Iterator[tuple[str, str]]:
 
 
 def _tell_reply(call: Record) -> str:
-    """Return what was replied: the texts of a model as they are, all else as JSON."""
+    """Return a call's reply: a model's texts as they are, other bodies as JSON, or the error."""
     body = call["body"]
     texts = body.get("texts") if isinstance(body, dict) else [body]
     if call["status"] == "ok" and isinstance(texts, list) and texts and all(isinstance(each, str) for each in texts):
@@ -202,7 +202,7 @@ def _tell_reply(call: Record) -> str:
 
 
 def _measure(entry: RowTold) -> int:
-    """Return about how many bytes a row takes on the page."""
+    """Estimate the bytes that a row takes on the page."""
     calls = entry.chain.calls
     texts = [*entry.shown.values(), *entry.chain.lines, *(call.replied for call in calls)]
     texts += [text for call in calls for pair in call.asked for text in pair]
@@ -210,13 +210,13 @@ def _measure(entry: RowTold) -> int:
 
 
 def _cut(ids: Sequence[str]) -> Iterator[Sequence[str]]:
-    """Yield ids in their order, as many as are read at once."""
+    """Yield the ids in batches, in their order."""
     for start in range(0, len(ids), _AT_ONCE):
         yield ids[start : start + _AT_ONCE]
 
 
 def _settle(told: Sequence[RowTold], values: Mapping[str, Mapping[str, str]], part: str) -> list[RowTold]:
-    """Return rows by id, each with what it can be found by: columns that have few and short values among them."""
+    """Return the rows sorted by id, with filter groups from `part` and the columns with few, short values."""
     found: dict[str, set[str]] = {}
     for row in told:
         for name, value in values[row.id].items():
@@ -241,7 +241,7 @@ def _is_short(values: Collection[str], most: int) -> bool:
 
 
 def _list_texts(row: Mapping[str, Any]) -> dict[str, str]:
-    """Return the columns of a row that hold a text, or none; longer texts than can be chosen from are cut."""
+    """Return column → text for the text columns of a row, null as an empty text, cut to 100 characters."""
     return {
         name: (value or "")[:100]
         for name, value in row.items()

@@ -1,4 +1,4 @@
-"""How the page of a build is read from the warehouse."""
+"""Loads the page of a build from the warehouse."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -34,21 +34,21 @@ from factmill.tasks.text.ages import tell_age
 from factmill.tasks.text.whole import clean
 
 _EXAMPLES = 3
-"""Rejected rows of each reason."""
+"""Number of example rejects shown for each reason."""
 _MOST_REASONS = 100
 _MOST_ITEMS = 200
-"""Of the review queue."""
+"""Maximum number of review items shown."""
 _LONG_TEXT = 600
-"""Characters of a text in it."""
+"""Maximum characters of a text of a review item."""
 _MOST_NAMES = 12
-"""Source files that are named."""
+"""Maximum number of source files that are named."""
 _FORETOLD = {
     "calls": "different calls",
     "tokens_in": "tokens in",
     "tokens_out": "tokens out",
     "usd": "US$",
 }
-"""Amount of a forecast → what it is called."""
+"""Key of a forecast amount → its label."""
 _TELLS_ANSWERS = (
     "This page tells answers of the test part, which releases and exports hold out: it is for who makes the benchmark, not "
     "to be published. The page in a release leaves them out."
@@ -62,7 +62,7 @@ def read_page(
     distributions: Distributions = lambda _: (),
     shown: Shown | None = None,
 ) -> BuildPage:
-    """Return what the page of a published build says."""
+    """Return the content of a published build's page; `shown`: limits on what it shows, None: none."""
     allowed = shown or Shown()
     stages = tuple(_read_stage(each, place == 0) for place, each in enumerate(build.report["stages"]))
     with open_warehouse(warehouse) as db:
@@ -175,7 +175,7 @@ def _read_stage(told: Mapping[str, Any], is_first: bool) -> Stage:
 
 
 def _read_foretold(told: Mapping[str, Any]) -> Iterator[Foretold]:
-    """Yield what was forecast of a build beside what it came to."""
+    """Yield each forecast amount of a build with the actual one."""
     for name, what in _FORETOLD.items():
         if name in told.get("actual", ()):
             forecast, actual = told["total"][name], told["actual"][name]
@@ -192,7 +192,7 @@ def _tell_basis(told: Mapping[str, Any]) -> str:
 
 
 def _tell_bounds(spent: Mapping[str, Any]) -> str:
-    """Return what the run was bound to, and what it spent."""
+    """Return the run's budget and what it spent; empty without a budget."""
     if not spent.get("bounds"):
         return ""
     told = describe_bounds(Bounds(**spent["bounds"]))
@@ -201,8 +201,8 @@ def _tell_bounds(spent: Mapping[str, Any]) -> str:
 
 
 def _draw_funnel(stages: Sequence[Stage]) -> Figure:
-    """Return what became of the rows of each stage; what is merged stands last and only where some are, so that the others
-    have the same colours on every page."""
+    """Return the funnel of all stages; merged rows come last, and only if there are some, so that the other series have
+    the same colours on every page."""
     kinds: dict[str, list[int]] = {
         "went on": [each.rows_out for each in stages],
         "rejected": [each.rejects for each in stages],
@@ -230,7 +230,7 @@ def _draw_times(stages: Sequence[Stage]) -> Figure:
 
 
 def _draw(db: Connection, build: BuildRecord, distributions: Distributions) -> tuple[list[Figure], list[str]]:
-    """Return the benchmark's own figures that show anything; and why there are none, where an earlier factmill made the build."""
+    """Return the benchmark's own non-empty figures, and an error instead if an earlier factmill made the build."""
 
     def read(name: str, columns: Sequence[str]) -> pa.Table:
         there = db.table(name).columns if name in published_names(db, build.build_id) else []
@@ -255,7 +255,7 @@ def _count_tables(db: Connection, build_id: str) -> list[dict[str, Any]]:
 
 
 def _read_replies(db: Connection, build: BuildRecord) -> Iterator[Replies]:
-    """Yield the services whose replies the build rests on, by name."""
+    """Yield the age of each service's replies on which the build rests, by name of the service."""
     found = read_records(
         db,
         "SELECT c.service, count(DISTINCT c.record_id) AS calls, min(c.asked_at) AS oldest, max(c.asked_at) AS newest "

@@ -1,4 +1,4 @@
-"""Where rows come from: the row or its reject, what belongs to it, the calls it rests on, as the warehouse has them."""
+"""Loads the provenance of rows from the warehouse: the row or its reject, its companion rows and its calls."""
 
 import json
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -15,15 +15,15 @@ Record = dict[str, Any]
 
 
 def trace_rows(db: Connection, benchmark: Benchmark, build_id: str, row_ids: Sequence[str]) -> list[Record]:
-    """Return everything that is known of rows, in the order of their ids given: `row` or `reject`, `beside`, `calls`.
+    """Return the traces of rows, in the order of `row_ids`, with `row`, `reject`, `beside`, `calls` and more.
 
-    `build_id`: of a build, or of a run that published nothing, which has rejects alone. A row that was made of another (a
-    translation of a path, a path of a question) rests on the calls of those too.
+    `build_id`: a build, or a run that published nothing, which has only rejects. A row made from another (a translation
+    of a path, a path of a question) also rests on the calls of that row.
     """
     locks = read_records(db, "SELECT lock FROM builds WHERE build_id = ?", build_id)
 
     def read(table: str, column: str) -> dict[str, list[Record]]:
-        """Return the rows' records in a published table, by id of the row."""
+        """Return row id → its records in a published table."""
         query = f"SELECT * EXCLUDE (build_id) FROM {table} WHERE build_id = ? AND {column} IN (SELECT unnest(?)) ORDER BY id"
         return _group(read_records(db, query, build_id, row_ids) if locks else [], lambda each: str(each[column]))
 
@@ -52,7 +52,8 @@ def trace_rows(db: Connection, benchmark: Benchmark, build_id: str, row_ids: Seq
 
 
 def explain_trace(benchmark: Benchmark, trace: Record) -> list[str]:
-    """Return a row with what belongs to it as lines to read; OldBuild where an earlier factmill made it."""
+    """Return a row or reject with its companion rows as lines of text; OldBuild if an earlier factmill's row does not
+    validate."""
     lines: list[str] = []
     if trace["row"]:
         lines += benchmark.explain(_read_row(benchmark.row, trace["row"], trace["build"]))
@@ -70,7 +71,7 @@ def explain_trace(benchmark: Benchmark, trace: Record) -> list[str]:
 
 
 def tell_call(call: Record) -> tuple[dict[str, Any], dict[str, Any], str]:
-    """Return what a call asked, the variables of its prompt, and what was replied: JSON, or the error."""
+    """Return a call's settings, the variables of its prompt, and its reply as JSON, or the error."""
     parts = call["parts"]
     what = {k: v for k, v in parts.items() if k not in ("variables", "prompt_digest", "rejected", "language")}
     answer = call["error"] if call["status"] != "ok" else json.dumps(call["body"], ensure_ascii=False)
@@ -78,7 +79,7 @@ def tell_call(call: Record) -> tuple[dict[str, Any], dict[str, Any], str]:
 
 
 def _read_row(model: type[BaseModel], row: Record, build_id: str) -> Any:
-    # the table has the columns of all builds: null in those of builds that had no such column
+    # the table has the columns of all builds, null in rows of builds without them
     own = {column: value for column, value in row.items() if column in model.model_fields or value is not None}
     try:
         return model.model_validate(own)
@@ -91,7 +92,7 @@ def _read_row(model: type[BaseModel], row: Record, build_id: str) -> Any:
 
 
 def _find_rejects(db: Connection, build_id: str, row_ids: Sequence[str]) -> dict[str, Record]:
-    """Return id → its reject."""
+    """Return row id → its reject."""
     found = read_records(
         db,
         "SELECT id, stage, reason, detail, row FROM rejects WHERE build_id = ? AND id IN (SELECT unnest(?)) ORDER BY ALL",
@@ -105,7 +106,7 @@ def _find_rejects(db: Connection, build_id: str, row_ids: Sequence[str]) -> dict
 
 
 def _find_calls(db: Connection, build_id: str, row_ids: Sequence[str]) -> dict[str, list[Record]]:
-    """Return id → the calls made for it, in the order of the stages."""
+    """Return row id → its calls, in the order of the stages."""
     calls = read_records(
         db,
         "SELECT b.id, b.stage, c.record_id, c.operation, c.service, c.parts, c.status, c.error, c.body, c.asked_at, c.latency_s, c.tokens_in, "
@@ -130,7 +131,7 @@ def _find_calls(db: Connection, build_id: str, row_ids: Sequence[str]) -> dict[s
 
 
 def _tell_checks(db: Connection, record_ids: Collection[str]) -> dict[str, str]:
-    """Return record → which call it is and when it was asked, of the calls by which others were kept as unchanged."""
+    """Return record id → key and time, for the calls that confirmed other calls as unchanged."""
     query = "SELECT record_id, key, asked_at FROM calls WHERE list_contains(?, record_id)"
     told = read_records(db, query, sorted(record_ids)) if record_ids else []
     return {each["record_id"]: f"{each['key'][:12]} at {each['asked_at'].isoformat()}" for each in told}
