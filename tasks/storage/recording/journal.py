@@ -3,7 +3,7 @@
 Each process has one journal file, locked while the process lives. Each reply is one line, `<crc32> <json>`, appended in one
 write. A line torn by a crash fails its checksum and is skipped. A file only grows, so that other processes can follow it;
 clearing a journal starts a new file. Journals are merged into the warehouse at the end of a stage. The next run merges those
-of dead processes, and keeps a copy of journals with other damage.
+of dead processes, and moves journals with other damage aside.
 
 Only one process at a time sends a given call: it claims the keys (32 bytes each) of a batch's calls in one file, locked while
 the calls are under way. Only one process at a time makes claims. The system drops the lock of a process that dies, which
