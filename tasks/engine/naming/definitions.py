@@ -287,9 +287,7 @@ def _describe(node: Any) -> str:
         parts: list[str] = []
         text = ""
         for part in node.values:
-            if isinstance(
-                part, ast.Constant
-            ):  # join adjacent constants: Python 3.12 splits them differently
+            if isinstance(part, ast.Constant):  # join adjacent constants: Python 3.12 splits them differently
                 text += str(part.value)
                 continue
             parts += [repr(text), _describe(part)]
