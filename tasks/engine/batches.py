@@ -1,4 +1,4 @@
-"""What a task does with its batch: read the rows, get the replies, write what became of each row; and the rows that a stage left."""
+"""Work of a batch task: read rows, get replies, write each row's outcome; and Dataset, the rows that a stage wrote."""
 
 import math
 import time
@@ -53,26 +53,26 @@ V = TypeVar("V")
 A = TypeVar("A")
 
 _LARGE_STAGE, _MOST_BATCHES = 32_000, 64
-"""A stage of more rows than these has no more than so many batches."""
+"""A stage with more rows than the first number has at most the second number of batches."""
 _LOOKED_UP_AT_ONCE = 2_000
-"""Calls that a local graph is asked at once."""
+"""Calls sent to a local graph at a time."""
 _TURNED_AT_ONCE = 1_000
-"""Rows that are turned into columns at once: these take a tenth of their room."""
+"""Rows converted to columns at a time: columns take a tenth of the memory."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answered(Generic[A]):
-    """What a model's reply came to."""
+    """Parsed completion of a model, or the reject."""
 
     read: A | Reject
-    """What was read, or why nothing was."""
+    """The parsed value, or the reject that says why there is none."""
     model: str
     key: str
     """Key of the recorded call."""
 
 
 class Cost(NamedTuple):
-    """What a reply cost."""
+    """Tokens and price of a reply."""
 
     tokens_in: int
     tokens_out: int
@@ -81,31 +81,31 @@ class Cost(NamedTuple):
 
 @dataclass(slots=True)
 class Work:
-    """A batch being worked on: counts what it costs and which calls serve which row."""
+    """A batch in progress: its rows, the calls that each row uses, and their cost."""
 
     batch: Batch
     run: Run
     rows_in: int = 0
     originals: dict[str, str | Row] = field(default_factory=dict)
-    """Row id → the row as it came in; written out only for those that become rejects."""
+    """Row id → the row as received; written only for rows that become rejects."""
     uses: list[tuple[str, str, str]] = field(default_factory=list)
     taken_off: dict[str, str] = field(default_factory=dict)
-    """Call → kinds of what was taken off its reply before it was read."""
+    """Call key → kinds of wrappers stripped from its reply before it was parsed."""
     calls_sent: int = 0
     calls_replayed: int = 0
     costs: dict[str, Cost] = field(default_factory=dict)
-    """Record → what its reply cost."""
+    """Record id → cost of its reply."""
     extras: pa.Table | None = None
     unsettled: int = 0
-    """Rows that are kept, but lack what a passing failure cost them."""
+    """Rows that pass on, but lack data because of a transient failure."""
     started: float = field(default_factory=time.perf_counter)
 
     def inputs(self, model: type[I]) -> I:
-        """Return the build's inputs as its lock has them."""
+        """Return the build's inputs as recorded in its manifest."""
         return self.run.read_inputs(model)
 
     def files(self, unit: str) -> list[SourceFile]:
-        """Return the files of a unit of the source."""
+        """Return the files of a source unit."""
         found = self.run.origin["files"].get(unit, ())
         return [SourceFile(Path(path), name, sha256, licence) for path, name, sha256, licence in found]
 
@@ -117,22 +117,22 @@ class Work:
         return rows
 
     def rows_to_open(self, model: type[R]) -> list[R]:
-        """Return the batch's rows for a step that makes several rows of each, and takes those instead."""
+        """Return the batch's rows for a step that expands each into several rows and registers those with `take`."""
         return rows_from_arrow(model, read_range(self.batch.files, self.batch.start, self.batch.stop))
 
     def table(self, model: type[Row] | None = None) -> pa.Table:
-        """Return the batch's rows as columns (None: as they are), for a step that keeps them all: none can become a reject."""
+        """Return the batch's rows as a table (None: with its own schema), for a step that rejects none of them."""
         read = read_range(self.batch.files, self.batch.start, self.batch.stop)
         self.rows_in += read.num_rows
         return read if model is None else read.cast(arrow_schema(model))
 
     def take(self, row_id: str, as_it_came: str | Row) -> None:
-        """Note a row that came in, for the funnel and for the reject it may become."""
+        """Register an input row, for the row count and for the reject it may become."""
         self.rows_in += 1
         self.originals[row_id] = as_it_came
 
     def call(self, service: Service, asked: Iterable[tuple[str, Call]]) -> dict[str, Record]:
-        """Get the reply of every (row id, call); return call key → record. Calls for several rows are asked once."""
+        """Get the reply to every (row id, call); return call key → record. A call shared by rows is sent once."""
         pairs = list(asked)
         calls = list({call.key: call for _, call in pairs}.values())
         if not service.is_outside:
@@ -156,10 +156,10 @@ class Work:
         read: Callable[[Any], V],
         failure: str = "wikidata_failed",
     ) -> tuple[dict[K, V], dict[str, Reject]]:
-        """Put every (row id, thing, call); return thing → what was read of the reply, and row id → Reject where there is none.
+        """Get every (row id, thing, call); return thing → parsed reply, and row id → Reject if the call failed.
 
-        Of the calls for one thing, which are the same, the first is put; read is its reply, once. What is not recorded is
-        asked in portions, so that no more replies than those of one are held.
+        Calls for the same thing are equal: only the first is sent, and its reply is parsed once. Calls that are not recorded
+        are sent in portions, so that only the replies of one portion are in memory.
         """
         found: dict[K, V] = {}
         lost: dict[K, Reply] = {}
@@ -169,7 +169,7 @@ class Work:
             if service.is_outside:
                 records = self.call(service, ((row_id, calls[thing]) for row_id, thing in pairs))
                 replies = {thing: records[call.key].reply() for thing, call in calls.items()}
-            else:  # what is not recorded needs no key and no record either
+            else:  # a call that is not recorded needs neither key nor record
                 told.clear()
                 service.send(list(calls.values()), lambda call, reply: told.__setitem__(id(call), reply))
                 replies = {thing: told[id(call)] for thing, call in calls.items()}
@@ -186,11 +186,12 @@ class Work:
     def ask(
         self, role: str, asked: Iterable[tuple[str, T, Ask]], form: Form, read: Callable[[T, list[str]], A | Unreadable]
     ) -> Iterator[tuple[T, Answered[A]]]:
-        """Put every (row id, row, ask) to the model of a role and read its replies.
+        """Prompt the model of a role for every (row id, row, ask) and parse its completions.
 
-        `read` gets the row and the reply's texts, undressed as the form has them, and returns what it read, or an
-        Unreadable. Then the model is shown its reply and the reason, once, where that can help (core/replies.py). A
-        second Unreadable and a failure become Rejects, the reply kept. Yields (row, answer) in the order given.
+        `read` gets the row and the completion's texts, without wrappers, in the form; it returns the parsed value or an
+        Unreadable. After an Unreadable, the model is prompted once more with its reply and the reason, if that can help
+        (core/replies.py). A second Unreadable, or a failure, becomes a Reject that quotes the reply. Yields (row, answer) in
+        the given order.
         """
         service, model = self.run.services.model(role)
         profile = model.profile()
@@ -207,7 +208,7 @@ class Work:
             }
             records = self.call(service, ((pending[index][0], calls[index]) for index in todo))
             keys = {index: call.key for index, call in calls.items()}
-            del calls  # with the messages, which take most room
+            del calls  # frees the messages, which take most memory
             for index in todo:
                 row_id, row, _ = pending[index]
                 key = keys[index]
@@ -230,7 +231,7 @@ class Work:
             yield row, answers[index]
 
     def finish(self, outcomes: Iterable[Outcome], model: type[BaseModel]) -> Receipt:
-        """Write what became of each row and return the receipt; BuildError when rows are missing or doubled."""
+        """Write each row's outcome and return the receipt; BuildError if rows are missing or duplicated."""
         rows: list[Row] = []
         rejects: list[Reject] = []
         merged: list[Merged] = []
@@ -252,13 +253,13 @@ class Work:
         return self._write(table, rejects, merged)
 
     def finish_table(self, rows: pa.Table, model: type[BaseModel]) -> Receipt:
-        """Write rows that are columns already, none of them rejected."""
+        """Write a table of rows and return the receipt; no row is rejected."""
         self._check_balance(rows["id"].to_pylist())
         schema = arrow_schema(model)
         return self._write(rows.select(schema.names).cast(schema), [], [])
 
     def finish_drawn(self, rows: pa.Table, drawn: Mapping[int, float], reason: str) -> Receipt:
-        """Write the rows of these places (→ their sizes, which the receipt tells), and the others as rejected for a reason."""
+        """Write the drawn rows (row index → size, which the receipt records); reject the others for a reason."""
         left = sorted({*range(rows.num_rows)} - {*drawn})
         rejects = [Reject(row_id, reason, "") for row_id in rows["id"].take(pa.array(left, pa.int64())).to_pylist()]
         passed = rows.take(pa.array(list(drawn), pa.int64()))
@@ -305,8 +306,8 @@ class Work:
         )
         write_receipt(receipt)
         give_back_memory()
-        # Prefect takes a task for an input of those that are given parts of its result, by their identity: what a receipt
-        # has of its batch would link all batches of a stage with each other
+        # Prefect links tasks whose parameters share objects with another task's result: objects that the receipt shares
+        # with its batch would link all batches of a stage
         return Receipt.model_validate_json(receipt.model_dump_json())
 
     def _check_balance(self, ids: Sequence[str]) -> None:
@@ -318,15 +319,15 @@ class Work:
 
 
 def work_on(batch: Batch) -> Work:
-    """Open a batch for work."""
+    """Open a batch and its run for work."""
     return Work(batch, open_run(batch.run))
 
 
 def ask_before_work(run: Run, service: Service, calls: Sequence[Call], read: Callable[[Any], bool]) -> list[Call]:
-    """Return the calls whose replies say, by `read`, that what they ask for is not there; the next run asks them again.
+    """Return the calls for which `read` of the reply is False: the service lacks what was requested. They are retried next run.
 
-    For what a user named and a service has to know, before a build begins. A replay of a build's own calls asks nothing:
-    its first making has. ServiceUnreachable when a reply cannot be had.
+    Checks, before a build begins, that services know what the user named. A replay of a build's own calls sends nothing,
+    since the original build has checked. ServiceUnreachable if a call fails.
     """
     if run.options["pinned_build"] is not None:
         return []
@@ -343,12 +344,12 @@ def ask_before_work(run: Run, service: Service, calls: Sequence[Call], read: Cal
 
 
 def choose_size(told: int, rows: int) -> int:
-    """Return the rows of a batch: as told, but more in a large stage, since Prefect keeps a run of every batch."""
+    """Return the rows per batch: as configured, but more in a large stage, since Prefect stores a run for each batch."""
     return max(told, math.ceil(rows / _MOST_BATCHES)) if rows > _LARGE_STAGE else told
 
 
 def shard_path(batch: Batch) -> Path:
-    """Return where a batch's shard lies, without endings."""
+    """Return the path of a batch's shard, without suffixes."""
     return Path(batch.run) / batch.stage / f"{batch.index:05d}-{batch.key[:16]}"
 
 
@@ -359,12 +360,12 @@ def batch_key(_context: Any, arguments: dict[str, Any]) -> str:
 
 
 def finished(batch: Batch) -> Receipt | None:
-    """Return the receipt of a batch that is done, or None."""
+    """Return the receipt of a finished batch, or None."""
     return read_receipt(shard_path(batch))
 
 
 def _digest_script(model: Model, ask: Ask) -> str | None:
-    """Return the digest of the scripted reply to a prompt, which its call is keyed by; None for a model that replies itself."""
+    """Return the digest of the scripted reply to a prompt, a part of its call's key; None if the model is not scripted."""
     if model.kind != "scripted":
         return None
     from factmill.tasks.world.replies import digest_reply
@@ -373,7 +374,7 @@ def _digest_script(model: Model, ask: Ask) -> str | None:
 
 
 def _reject_failed(row_id: str, reply: Reply) -> Reject:
-    """Return the reject of a call that failed; a reply without a word, and one that nobody wrote, have reasons of their own."""
+    """Return the reject of a failed call; an unreadable and a missing scripted reply have reasons of their own."""
     error = reply.error or "no reason given"
     code = error.partition(":")[0]
     return Reject(
@@ -385,7 +386,7 @@ def _reject_failed(row_id: str, reply: Reply) -> Reject:
 
 
 def _divide(asked: Iterable[tuple[str, K, Call]], most: float) -> Iterator[tuple[list[tuple[str, K]], dict[K, Call]]]:
-    """Yield portions of at most so many calls: (row id, thing), and the call of each thing that was in none before."""
+    """Yield portions of at most `most` calls: pairs (row id, thing), and thing → call for things new in this portion."""
     known: set[K] = set()
     pairs: list[tuple[str, K]] = []
     calls: dict[K, Call] = {}
@@ -402,11 +403,11 @@ def _divide(asked: Iterable[tuple[str, K, Call]], most: float) -> Iterator[tuple
 
 @dataclass(frozen=True, slots=True)
 class Dataset:
-    """The rows that a stage left: shards in order."""
+    """The rows that a stage wrote, as shards in order."""
 
     receipts: tuple[Receipt, ...]
     units: tuple[tuple[str, ...], ...] = ()
-    """For each receipt the units of the source that its rows may come from."""
+    """For each receipt, the source units that its rows may come from."""
 
     @property
     def rows(self) -> int:
@@ -414,7 +415,7 @@ class Dataset:
         return sum(receipt.rows for receipt in self.receipts)
 
     def shards_of(self, start: int, stop: int) -> tuple[tuple[str, ...], int]:
-        """Return the shards that hold rows `start` to `stop` (the first one when there are none), and the rows before them."""
+        """Return the shards that hold rows `start` to `stop` (the first shard if none), and the number of rows before them."""
         kept: list[str] = []
         before = skipped = 0
         for receipt in self.receipts:
@@ -425,7 +426,7 @@ class Dataset:
         return tuple(kept or [self.receipts[0].shard]), skipped
 
     def units_of(self, start: int, stop: int) -> tuple[str, ...]:
-        """Return the units of the source that rows `start` to `stop` come from."""
+        """Return the source units that rows `start` to `stop` may come from."""
         found: dict[str, None] = {}
         before = 0
         for receipt, units in zip(self.receipts, self.units, strict=False):
@@ -439,11 +440,11 @@ class Dataset:
         return self._all("rows", arrow_schema(model))
 
     def all_rows(self) -> pa.Table:
-        """Return all rows, with the columns of whichever model the stage wrote."""
+        """Return all rows, with the columns that the stage wrote."""
         return pa.concat_tables([read_shard(receipt.shard, "rows") for receipt in self.receipts])
 
     def extras(self, schema: pa.Schema) -> pa.Table:
-        """Return the side table that the stage's batches left."""
+        """Return the rows of the companion table that the stage's batches wrote."""
         return self._all("extras", schema)
 
     def _all(self, kind: str, schema: pa.Schema) -> pa.Table:
@@ -461,10 +462,9 @@ def review_rows(
     rules: AutoRules,
     editable: Editable,
 ) -> list[Outcome]:
-    """Return what becomes of the rows of a batch, and leave the decided items as its side table.
+    """Apply review decisions to a batch's rows; return their outcomes and store the decided items in `work.extras`.
 
-    Rows have a column `reviewed_by`. Decisions about items of other batches are left to them; `rules` hold where the policy
-    is `auto`.
+    Rows need a column `reviewed_by`. Decisions on items of other batches are ignored; `rules` apply if the policy is `auto`.
     """
     known = {item.id for item in items}
     given = [each for each in reviewing.decisions if each.id in known]

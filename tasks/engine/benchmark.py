@@ -1,7 +1,8 @@
-"""What a benchmark is to everything around it: one record, kept by the benchmark itself (tasks/<name>/benchmark.py).
+"""The record that describes a benchmark to the rest of factmill, defined in tasks/<name>/benchmark.py.
 
-Commands, deployments, locks and exports read the record and know no benchmark by name; flows/benchmarks.py finds them. What
-shows, releases or measures its builds is named by its place, so that neither a build nor `--help` imports it.
+Commands, deployments, manifests and exports use only this record and know no benchmark by name; flows/benchmarks.py finds the
+records. Code that shows, releases or evaluates builds is referenced as `module:name`, so neither a build nor `--help`
+imports it.
 """
 
 import os
@@ -38,21 +39,21 @@ WIKIDATA_QUERIES = tuple(
     for each in (FIND_ITEMS, DESCRIBE_ITEMS, LABEL, ALIASES, RESOLVE_ITEM, NEIGHBOURS, LIST_FACTS, ITEM_FACTS)
     for file in each.files
 )
-"""Queries that every benchmark may ask of a Wikidata."""
+"""SPARQL queries that every benchmark may send to Wikidata."""
 WIKIDATA_SOURCE = "wikidata"
-"""Source name that stands for the facts of the world's Wikidata."""
+"""Source name that means the facts of the world's Wikidata."""
 
 
 class Inputs(StrictModel):
-    """What a build's steps read beside rows: its parameters, and what they come to in this world, by content."""
+    """Inputs of a build's steps other than rows: its parameters, and what they resolve to in this world, by content."""
 
     resolved: ClassVar[frozenset[str]] = frozenset()
-    """Parameters that other fields say by content (a path, by its file's digest). The lock leaves them out, so steps
-    find their defaults."""
+    """Parameters that other fields replace by content (a path by its file's digest). The manifest omits them, so steps see
+    their defaults."""
     params: Params
 
     def as_locked(self) -> dict[str, Any]:
-        """Return the inputs as a lock holds them, JSON-able."""
+        """Return the inputs as stored in a manifest, JSON-serializable."""
         return self.model_dump(mode="json", exclude={"params": set(self.resolved)})
 
 
@@ -61,119 +62,121 @@ I_co = TypeVar("I_co", bound=Inputs, covariant=True)
 
 @dataclass(frozen=True, slots=True)
 class Locked(Generic[I_co]):
-    """What a benchmark's build depends on, beside world, assets and code."""
+    """What a build depends on besides world, assets and code."""
 
     inputs: I_co
     files: Mapping[str, Sequence[SourceFile]] = field(default_factory=dict)
-    """Unit of the source → its files; the lock has their names and digests."""
+    """Source unit → its files; the manifest has their names and digests."""
     wikidata: str | None = None
-    """Identity of the Wikidata, where rows are made of its facts."""
+    """Identity of the Wikidata, if rows are made from its facts."""
     author: str = ""
-    """Who writes, where it is not the world's author: the model that an evaluation measures."""
+    """The model that writes, if not the world's author: the model that an evaluation measures."""
     notes: Sequence[str] = ()
-    """What the user should know of the source before the build: files that are not used."""
+    """Notes for the user on the source before the build, such as unused files."""
 
 
 @dataclass(frozen=True, slots=True)
 class Assets:
-    """Files of the project that a build reads: their digests are in its lock."""
+    """Project files that a build reads; their digests are in its manifest."""
 
     prompts: tuple[str, ...] = ()
     lists: tuple[str, ...] = ()
-    """Files of data/lists."""
+    """Files in data/lists."""
     queries: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class SideTable:
-    """A published table whose rows belong to rows of the main one; `explain` tells them with it."""
+    """A companion table: each of its rows belongs to a row of the main table, and `explain` shows both together."""
 
     table: str
     column: str
-    """Holds the id of the main table's row."""
+    """Column with the id of the main table's row."""
     explain: Callable[[Sequence[Any], Mapping[str, str]], Iterable[str]]
-    """Rows of the table (its row model) and service → identity, as lines to read."""
+    """(Rows of the table as its row model, service → identity) → lines of text."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Benchmark:
-    """One benchmark."""
+    """Description of one benchmark."""
 
     name: str
-    """Also that of its flow, and the beginning of its builds' ids."""
+    """Also the name of its flow and the prefix of its builds' ids."""
     title: str
-    """A line that says what it is."""
+    """One-line description."""
     examples: tuple[str, ...]
-    """Commands that build it."""
+    """Example commands that build it."""
     params: type[Params]
     lock_inputs: Callable[[Any, RunOptions], Locked[Inputs]]
-    """Parameters → what the build depends on; UsageError says what was expected."""
+    """(Parameters, run options) → what the build depends on; raises UsageError for invalid parameters."""
     recipe: str
-    """Where its Prefect flow is: `module:function`. The flow takes `params` and `run`. Of an evaluation with the usual steps where
-    this record is, whose flow is made of it."""
+    """Its Prefect flow as `module:function`; the flow takes `params` and `run`. For an evaluation with the usual steps, the
+    place of this record, from which the flow is made."""
     narrowing: frozenset[str] = frozenset({"limit"})
-    """Parameters that say how much is read, and of what, and inputs that they come to: what only one of two builds read may
-    follow from them."""
+    """Parameters, and inputs resolved from them, that select the part of the source to read: rows found in only one of two
+    builds may be due to them."""
     tables: Mapping[str, type[BaseModel]]
-    """Published tables with their row models; each has an `id`."""
+    """Published table → row model; each has an `id`."""
     main_table: str
     part: str
-    """Column of the main table by which rows fall into parts: `show` spreads what it prints over them."""
+    """Column of the main table that divides rows into groups; `show` prints rows from all groups."""
     shown: Mapping[str, str]
-    """Columns that `show` prints, with their headings."""
+    """Column that `show` prints → its heading."""
     ordered: frozenset[str] = frozenset()
-    """Of these, lists whose order means something (fine to coarse, a path): `show` puts arrows between what they hold."""
+    """Of these, list columns whose order matters (fine to coarse, a path); `show` prints arrows between their entries."""
     trace: tuple[str, ...]
-    """Columns whose values are ids of the row at earlier stages, under which its calls are filed."""
+    """Columns with the row's ids in earlier stages, under which its calls are filed."""
     matching: Matching = field(default_factory=Matching)
-    """How its rows are found again in another build."""
+    """How to match its rows with those of another build."""
     explain: Callable[[Any], Iterable[str]]
-    """A row of the main table (its row model), as lines to read."""
+    """Row of the main table (its row model) → lines of text."""
     beside: tuple[SideTable, ...] = ()
     statements: str = ""
-    """SELECT of the statements of Wikidata that its rows rest on, for analysts: build_id, row_id, subject, property, value,
-    statement, modified, asked_for (`tasks/storage/schema.py`); empty: its rows rest on none."""
+    """SELECT of the Wikidata statements behind its rows, for analysts: build_id, row_id, subject, property, value,
+    statement, modified, asked_for (`tasks/storage/schema.py`); empty if its rows use none."""
     held_out: tuple[str, ...] = ()
-    """Tables with answers of a test part, which exports leave out unless they are asked for."""
+    """Tables with answers of a test split, which exports omit unless requested."""
     forms: ExportForms = field(default_factory=ExportForms)
     assets: Assets = field(default_factory=Assets)
     needs: Callable[[Any], Sequence[str]] = lambda _: ()
-    """Parameters → services that steps ask, by their sections in a world's file."""
+    """Parameters → services that steps use, by their sections in a world's file."""
     roles: Callable[[Any], Collection[str]] = lambda _: ROLES
-    """Parameters → the world's models that it may ask."""
+    """Parameters → roles of the world's models that it may use."""
     pilot_at: str = ""
-    """Stage before which a pilot draws its rows, where those before have to see all rows (a choice among them) or tell rows
-    apart by what they will ask; empty: right behind the source."""
+    """Stage before which a pilot draws its rows, if earlier stages must see all rows (to choose among them) or determine which
+    calls rows need; empty: directly after the source."""
     pilot_by: tuple[str, ...] = ()
-    """Columns whose values a pilot's rows have as often as all rows, where it is not `part` alone."""
+    """Columns whose values are as frequent in a pilot as in all rows, if not `part` alone."""
     pilot_sides: str = ""
-    """Column of whose values as many rows are drawn together, since a later stage balances them, or they share calls."""
+    """Column for which a pilot draws equally many rows of each value together, since a later stage balances them or they
+    share calls."""
     pilot_unit: Callable[[str], str] = str
-    """Id of a row where a pilot draws → of what is drawn whole, where rows of one such thing ask the same (`pilot_sides`)."""
+    """Id of a row where a pilot draws → id of the unit that is drawn as a whole, if the unit's rows share calls
+    (`pilot_sides`)."""
     pilot_size: Callable[[Mapping[str, Any]], int] = count_characters
-    """Row where a pilot draws → by what number goes how much it will ask (a question's paths)."""
+    """Row where a pilot draws → number proportional to the calls it will need (a question's paths)."""
     evaluation: str = ""
-    """Where the evaluation of models on it is (`module:NAME`); empty: none."""
+    """Evaluation of models on it, as `module:NAME`; empty if none."""
     analysis: str = ""
-    """Where the record of what looks into its evaluations is (`module:NAME`); empty: nothing does."""
+    """Record of the analysis of its evaluations, as `module:NAME`; empty if none."""
     release: str = ""
-    """Where its release forms are (`module:NAME`); empty: it is not released."""
+    """Its release forms, as `module:NAME`; empty if it is not released."""
     page: str = ""
-    """Where the function is that lists the distributions on a build's page (`module:function`); empty: the page shows
-    what it shows of every benchmark."""
+    """Function that lists the distributions on a build's page, as `module:function`; empty if the page shows only what it shows
+    for every benchmark."""
     root: Path | None = None
-    """Folder whose prompts/, sparql/ and data/ its package reads beside factmill's; None: it has none of its own."""
+    """Folder with its own prompts/, sparql/ and data/, read in addition to factmill's; None if it has none."""
     audit: Audit = field(default_factory=partial(Audit, (), ""))
-    """How people check its rows, as the paper's authors did; nobody checks those of an evaluation so."""
+    """How people audit its rows, as the paper's authors did; rows of an evaluation have no audit."""
 
     @property
     def row(self) -> type[BaseModel]:
-        """Model of the main table's rows."""
+        """Row model of the main table."""
         return self.tables[self.main_table]
 
 
 def load_place(place: str) -> Any:
-    """Return what `module:name` names; SettingsError where there is none."""
+    """Return the object that `module:name` refers to; SettingsError if it cannot be loaded."""
     try:
         return resolve_name(place)
     except (ImportError, AttributeError, ValueError) as error:
@@ -183,17 +186,17 @@ def load_place(place: str) -> Any:
 
 
 def is_from_wikidata(source: Sequence[str], run: RunOptions, world: World) -> bool:
-    """True where rows are made of facts: where that was asked for, and by default unless the Wikidata is the embedded one."""
+    """True if rows are made from Wikidata's facts: on request, or by default unless the world is embedded."""
     return tuple(source) == (WIKIDATA_SOURCE,) or (not source and bool(run.graph or not world.is_embedded))
 
 
 def find_absolute(source: Sequence[str]) -> tuple[str, ...]:
-    """Return sources as they hold from any working directory."""
+    """Return sources as absolute paths; `wikidata` stays as it is."""
     return tuple(each if each == WIKIDATA_SOURCE else os.path.realpath(each) for each in source)
 
 
 def share_limit(limit: int | None, units: Sequence[str]) -> dict[str, int | None]:
-    """Return unit → most rows to read, so that `limit` rows are spread over the units; None: all."""
+    """Return unit → maximum rows to read, distributing `limit` rows over the units; None: all rows."""
     if limit is None:
         return dict.fromkeys(units)
     share, rest = divmod(limit, len(units))

@@ -1,7 +1,7 @@
-"""Builds: from a lock to published tables, stage by stage.
+"""Run a build, from its manifest to published tables, stage by stage.
 
-A recipe opens a build, loads a source, passes rows through stages and publishes. The lock names every input by content;
-each stage maps a Prefect task over batches, merges what the batches left behind into the warehouse in one short
+A recipe opens a build, loads a source, passes rows through stages and publishes. The manifest identifies every input by
+content. Each stage maps a Prefect task over batches, merges the batches' results into the warehouse in one short
 transaction, and checks that rows in = rows out + rejects + merged.
 """
 
@@ -66,11 +66,11 @@ from factmill.tasks.storage.shards import digest_tables
 from factmill.tasks.storage.warehouse import close_engine, open_warehouse
 
 _MOST_WAITING = 128
-"""Batches that wait for batch jobs at once, at most."""
+"""Maximum number of batches that wait for batch jobs at the same time."""
 
 
 class Build:
-    """One build being made."""
+    """One build in progress."""
 
     def __init__(self, benchmark: Benchmark, run: Run, options: RunOptions, kept: Kept) -> None:
         self.benchmark = benchmark
@@ -82,7 +82,7 @@ class Build:
         self.reasons: dict[str, dict[str, int]] = {}
         self._meter = Meter(run.services.budget)
         self.units: list[str] = []
-        """What the source was read by: relations, categories, foundations."""
+        """Units by which the source was read: relations, categories, foundations."""
         self.started_at = datetime.now(UTC)
         self._started = time.perf_counter()
         run.pilot_by, run.pilot_sides = benchmark.pilot_by or (benchmark.part,), benchmark.pilot_sides
@@ -90,11 +90,11 @@ class Build:
 
     @property
     def run_id(self) -> str:
-        """Name under which the stages stand in the warehouse until the build is published; no build has it."""
+        """Name of the run's stages in the warehouse until the build is published; never the id of a build."""
         return f"{self.run.folder.name}-unfinished"
 
     def load(self, step: Task[..., Receipt], units: Iterable[str]) -> Dataset:
-        """Read a source: one batch a unit (a relation)."""
+        """Read a source, one batch per unit (such as a relation)."""
         self.units = list(units)
         batches = [
             Batch(run=str(self.run.folder), stage=step.name, index=index, unit=unit, key=self._key(step.name, unit))
@@ -114,9 +114,9 @@ class Build:
     ) -> Dataset:
         """Pass rows through a step, in batches.
 
-        `whole`: all rows are one batch, for a step that compares them with each other. `opens`: the step makes several
-        rows of one (a question's paths); its rows in are those it opened. `most_rows`: of a batch, for a step that
-        holds much for each row (the articles near a question).
+        `whole`: put all rows in one batch, for a step that compares them with each other. `opens`: the step expands a row
+        into several (a question's paths); its rows in are the expanded ones. `most_rows`: maximum rows per batch, for a
+        step that needs much memory per row (the articles near a question).
         """
         if step.name == self.benchmark.pilot_at:
             rows = self._draw_pilot(rows)
@@ -143,13 +143,13 @@ class Build:
         return self._map(step, batches, units, total, opens=opens, size=size)
 
     def _draw_pilot(self, rows: Dataset) -> Dataset:
-        """Return the rows that a pilot goes on with: all of them where this is none."""
+        """Return the rows drawn for a pilot; all rows if this is no pilot."""
         return self.stage(draw_pilot, rows, whole=True) if self.options.pilot else rows
 
     def publish(self, tables: Mapping[str, pa.Table], facts: Mapping[str, Any] | None = None) -> BuildReport:
         """Publish tables atomically and return the report.
 
-        FunnelError when rows do not add up over the whole build; NothingPublished when there is none, and none waits.
+        FunnelError if row counts do not add up over the whole build; NothingPublished if no row is left and none awaits review.
         """
         report = self._report(tables[self.benchmark.main_table].num_rows, facts or {})
         if report.inputs + report.opened != report.rows + report.rejects + report.merged:
@@ -211,14 +211,14 @@ class Build:
         opens: bool,
         size: int = 0,
     ) -> Dataset:
-        """Run a step over batches; `units`: for each what of the source its rows come from, `size`: rows of a full one."""
+        """Run a step over batches; `units`: for each batch, its rows' source units; `size`: rows of a full batch."""
         started = time.perf_counter()
         with progress.stage(step.name, len(batches)) as bar:
             done = [finished(batch) for batch in batches]
             _names.set({batch.index: name_batch(batch, units[batch.index], size, rows_in) for batch in batches})
             receipts: list[Receipt] = []
             awaited: RepliesAwaited | None = None
-            # a runner of our own, since a flow's is made before its options are known
+            # our own task runner, since a flow's is created before its options are known
             with (
                 ThreadPoolTaskRunner[Receipt](max_workers=self._count_workers(len(batches), size)) as runner,
                 _interrupting(),
@@ -244,8 +244,8 @@ class Build:
         return Dataset(tuple(receipts), tuple(units))
 
     def _count_workers(self, batches: int, size: int) -> int:
-        """Return how many batches are worked on at once: where a model is asked by batch jobs, as many as fill one, since
-        those that wait for a job do nothing else."""
+        """Return the number of concurrent batches; if a model uses batch jobs, as many as fill one job, since batches that
+        wait for a job do nothing else."""
         models = [] if self.options.mode == "replay" else self.run.services.world.models.items()
         asked = (model for role, model in models if role in self.run.lock["models"] and model.mode == "batch")
         most = max((model.jobs.requests for model in asked), default=0)
@@ -276,13 +276,13 @@ class Build:
                 self._end(self._report(0, {}))
 
     def end_without_rows(self, told: str) -> NoReturn:
-        """End the build, since none of its rows says anything; NothingPublished says why and what to do."""
+        """End the build, since none of its rows has a usable result; raises NothingPublished with cause and advice."""
         self._end(self._report(0, {}), told)
 
     def _end(self, report: BuildReport, why: str = "") -> NoReturn:
-        """End the build without rows: see to it that the next run asks again what cost it them, and say what happened."""
+        """End the build without rows: mark the calls that lost them for retry and raise NothingPublished with the cause."""
         told = f"{self.benchmark.name}: no row was read, so nothing is published: {', '.join(self.units)} hold none"
-        # what a pilot did not draw is not lost
+        # rows that a pilot did not draw are not lost
         reasons = {stage: found for stage, found in self.reasons.items() if stage != DRAWING}
         last = self.summaries[-1]
         receipts = [receipt for receipt in self.receipts if receipt.stage == last["stage"]]
@@ -346,14 +346,14 @@ class Build:
 
 
 _names: ContextVar[Mapping[int, str]] = ContextVar("_names")
-"""Names of the runs of the stage at work, by batch."""
+"""Batch index → name of its task run, for the current stage."""
 
 
 @contextmanager
 def open_build(benchmark: Benchmark, inputs: Locked[Inputs], options: RunOptions) -> Iterator[Build]:
-    """Open a build for making: write its run folder, hold it against a second maker, clean up when it is published.
+    """Open a build: write its run folder, acquire the run lock, and clean up after publishing.
 
-    After a crash or an interrupt the folder stays and the same call goes on from it. BuildHeld when another process is
+    After a crash or an interrupt the folder stays, and the same call resumes from it. BuildHeld if another process is
     making the same build.
     """
     lock = make_lock(benchmark, inputs, options)
@@ -379,7 +379,7 @@ def open_build(benchmark: Benchmark, inputs: Locked[Inputs], options: RunOptions
         raise RepliesAwaited(run.services.files.publish()) from None
     except FactmillError:
         raise
-    except Exception as error:  # a fault of ours stands in the run's log too, and is raised on
+    except Exception as error:  # log a bug in factmill in the run's log too, and re-raise
         if short := find_shortage(error):
             end_soon(short)
             raise ResourcesExhausted(short) from error
@@ -396,7 +396,7 @@ def open_build(benchmark: Benchmark, inputs: Locked[Inputs], options: RunOptions
 
 @cache
 def _prepare(step: Task[..., Receipt], refresh: bool) -> Task[..., Receipt]:
-    """Return a step whose runs have names; made once, since Prefect reads the step's source for each that it makes."""
+    """Return a step whose runs are named after batches; cached, since Prefect reads the step's source for each copy."""
     return step.with_options(refresh_cache=refresh, task_run_name=_name_run)  # type: ignore[arg-type] # Prefect gives it the parameters
 
 
@@ -406,13 +406,13 @@ def _name_run(parameters: Mapping[str, Any]) -> str:
 
 @contextmanager
 def _interrupting() -> Iterator[None]:
-    """Break off what is being sent when the flow is stopped, or the system has no more threads or memory: the threads of its
-    batches never see a signal and would be waited for."""
+    """Interrupt sending if the flow is stopped, or the system runs out of threads or memory: the batches' threads never
+    see a signal, and the flow would wait for them."""
     try:
         yield
     except BaseException as error:
         short = find_shortage(error)
-        # else Ctrl-C, SIGTERM, and Prefect's own for a run that is cancelled
+        # otherwise Ctrl-C, SIGTERM, or Prefect's own exception for a cancelled run
         if short or not isinstance(error, Exception):
             interrupt_sending()
             end_soon(short)
@@ -424,7 +424,7 @@ NOT_DRAWN = "not_in_pilot"
 
 @task(name=DRAWING, cache_key_fn=batch_key, persist_result=True)
 def draw_pilot(batch: Batch) -> Receipt:
-    """Pass on so many rows that stand for all of them; the others leave the pilot as not drawn."""
+    """Draw a pilot's representative rows and pass them on; reject the others as not drawn."""
     work = work_on(batch)
     table = work.table()
     rows = table.to_pylist()

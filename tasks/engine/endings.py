@@ -1,9 +1,9 @@
-"""How a build ends that publishes nothing: what lost the rows, and what to do about it.
+"""Failures that leave a build without rows: find what lost the rows, and say what to do about it.
 
-A reason of a reject is a cause of the run where a service or a model gave nothing that a row could be judged by (CAUSES);
-every other reason is a verdict about the row, such as a filter's. A stage that loses all its rows to causes of the run
-ends the build there, from one row on: no later stage could bring any back. A build that loses its rows to verdicts, or to
-both, ends when it is to be published. Rows that wait for a decision are not lost: they are published as none yet.
+A reject reason is a failure of the run if a service or model gave nothing to judge a row by (CAUSES); any other reason
+is a verdict about the row, such as a filter's. If a stage loses all its rows, even a single one, to failures, the build
+ends there, since no later stage can bring rows back. A build that loses its rows to verdicts, or to both, ends at
+publishing. Rows that await a reviewer's decision are not lost; they are just not published yet.
 """
 
 from collections import Counter
@@ -14,7 +14,7 @@ from factmill.tasks.core.receipts import Receipt
 from factmill.tasks.storage.shards import read_shard
 
 WAITING = "not_reviewed"
-"""Reason of rows that wait for a decision of a person."""
+"""Reject reason of rows that await a person's decision."""
 _SERVICE = "look at the service with `factmill doctor --world {world}`"
 _MODEL = (
     "look at the model with `factmill doctor --world {world}` and mend its section of the world's file, or its server"
@@ -35,41 +35,41 @@ CAUSES = {
     "linker_failed": _SERVICE,
     "perplexity_failed": _MODEL,
 }
-"""Reason that is a cause of the run → what to do."""
+"""Reject reason that is a failure of the run → advice."""
 _VERDICT = (
     "these are verdicts about the rows, no trouble of the run: look at them, then change the source or the parameters"
 )
 
 _MOST_DETAIL = 240
-"""Characters of the first reject's detail."""
+"""Maximum characters shown of the first reject's detail."""
 _MOST_TOLD = 4
-"""Losses told beside the main one."""
+"""Maximum number of other losses shown after the main one."""
 Reasons = Mapping[str, Mapping[str, int]]
 """Stage → reason → rejected rows."""
 
 
 def is_lost_to_run(came_in: int, reasons: Mapping[str, int], unsettled: int) -> bool:
-    """True when all rows that came into a stage were rejected for causes of the run, or for failures that may pass."""
+    """True if all rows of a stage were rejected for failures of the run, or for transient failures."""
     caused = sum(count for reason, count in reasons.items() if reason in CAUSES)
     return came_in > 0 and came_in in (caused, unsettled)
 
 
 def is_silent(came_in: int, reasons: Mapping[str, int], unsettled: int) -> bool:
-    """True when no row of a stage was rejected, and of none was anything heard that counts (an evaluation's judge)."""
+    """True if no row of a stage was rejected, but none got a usable answer (such as from an evaluation's judge)."""
     return not reasons and 0 < came_in == unsettled
 
 
 def find_main_loss(reasons: Reasons) -> tuple[str, str] | None:
-    """Return stage and reason that lost the most rows, causes of the run before verdicts; None when none was lost."""
+    """Return (stage, reason) that lost the most rows, failures before verdicts; None if no row was lost."""
     losses = [(stage, reason, count) for stage, found in reasons.items() for reason, count in found.items()]
     return min(losses, key=lambda loss: (loss[1] not in CAUSES, -loss[2]))[:2] if losses else None
 
 
 def describe_loss(reasons: Reasons, detail: str, world: str, is_passing: bool) -> str:
-    """Return where the rows were lost, why, and what to do: one text of a few sentences.
+    """Return where and why rows were lost, and what to do, in a few sentences.
 
-    `detail`: that of the first row of the main loss; `world`: as given on the command line; `is_passing`: some were lost
-    to failures that may pass.
+    `detail`: of the first reject of the main loss; `world`: as given on the command line; `is_passing`: some rows were lost
+    to transient failures.
     """
     main = find_main_loss(reasons)
     assert main is not None
@@ -85,9 +85,9 @@ def describe_loss(reasons: Reasons, detail: str, world: str, is_passing: bool) -
 
 
 def describe_silence(stage: Mapping[str, Any], world: str, detail: str = "") -> str:
-    """Return that a stage, by its counts, heard nothing of any of its rows, and what to do.
+    """Return a message that a stage got no answer for any of its rows, and what to do.
 
-    `detail`: what the first row says of it; empty where none says anything.
+    `stage`: its counts; `detail`: from the first row that has one; empty if none does.
     """
     first = f", the first: {_shorten(detail).rstrip('.')}" if detail else ""
     return (
@@ -102,13 +102,13 @@ def _shorten(detail: str) -> str:
 
 
 def first_detail(receipts: Sequence[Receipt], reason: str) -> str:
-    """Return the particulars of the first reject for a reason, or nothing when there is none."""
+    """Return the detail of the first reject with a reason; empty if there is none."""
     tables = (read_shard(receipt.shard, "rejects").to_pylist() for receipt in receipts if receipt.rejects)
     return next((each["detail"] for rejects in tables for each in rejects if each["reason"] == reason), "")
 
 
 def first_trouble(receipts: Sequence[Receipt]) -> str:
-    """Return the first particulars of why a row of an evaluation has no answer or no verdict; empty where no row says any."""
+    """Return the first detail of why an evaluation's row has no answer or verdict; empty if no row has one."""
     tables = (read_shard(receipt.shard, "rows") for receipt in receipts if receipt.rows)
     columns = ("detail", "judge_detail")
     details = (table[name].to_pylist() for table in tables for name in columns if name in table.column_names)

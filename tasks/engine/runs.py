@@ -1,7 +1,7 @@
-"""Runs: what a process has open while it works on a build, and the lock by which one process makes it at a time.
+"""Runs: the state that a process holds while it works on a build, and the run lock that admits one process at a time.
 
-A run is opened once a process, from the folder that a batch names, so tasks work in the flow's own process and in a
-worker's alike.
+Each process opens a run once, from the folder that a batch names, so tasks work both in the flow's process and in a
+worker's.
 """
 
 import json
@@ -37,7 +37,7 @@ from factmill.tasks.storage.recording.records import newest_record
 M = TypeVar("M", bound=BaseModel)
 NOW = "0s"
 _GOES_ON_S = 86_400.0
-"""Seconds within which a run that was stopped goes on, however young the replies have to be that it rests on."""
+"""Seconds within which a stopped run can resume, even if replies must be younger than that."""
 
 
 @dataclass(slots=True)
@@ -47,21 +47,21 @@ class Run:
     folder: Path
     lock: dict[str, Any]
     origin: dict[str, Any]
-    """Where the inputs were found (paths); no part of the lock."""
+    """Where the inputs were found (paths); not part of the manifest."""
     options: dict[str, Any]
     services: Services
     recorder: Recorder
     inputs: Any = None
-    """The lock's inputs, as the model that steps read them by; kept once they were read."""
+    """The manifest's inputs as the model that steps use; cached after the first read."""
     pilot_by: tuple[str, ...] = ()
-    """Columns whose values a pilot's rows have as often as all rows."""
+    """Columns whose values are as frequent in a pilot as in all rows."""
     pilot_sides: str = ""
-    """Column of whose values as many rows are drawn together."""
+    """Column for which a pilot draws equally many rows of each value together."""
     pilot_size: Callable[[Mapping[str, Any]], int] = count_characters
-    """Row → its size."""
+    """Row → its size, proportional to the calls it needs."""
 
     def read_inputs(self, model: type[M]) -> M:
-        """Return the build's inputs as its lock has them."""
+        """Return the build's inputs as recorded in its manifest."""
         if not isinstance(self.inputs, model):
             self.inputs = model.model_validate(self.lock["params"])
         return self.inputs
@@ -73,7 +73,7 @@ _opening = threading.Lock()
 
 
 def open_run(folder: str) -> Run:
-    """Return the run of a folder, opened once a process."""
+    """Return the run of a folder, opened once per process."""
     with _opening:
         if folder not in _runs:
             described = read_run(Path(folder))
@@ -93,21 +93,21 @@ def open_run(folder: str) -> Run:
 
 
 def find_run_ages(options: RunOptions) -> dict[str, float]:
-    """Return identity → seconds that a recorded reply serves a run: none too old is served unseen (engine/naming/identities.py).
+    """Return service identity → seconds until a recorded reply expires for a run (engine/naming/identities.py).
 
-    Since an earlier build everything is looked at that is older than the run, unless an age is given beside.
+    With `--since`, every reply older than the run is revalidated, unless a maximum age is given too.
     """
     given = options.max_age or (NOW if options.since else None)
     return find_max_ages(load_world(options.world, options.graph), given)
 
 
 def read_moments(written: Mapping[str, str]) -> dict[str, datetime]:
-    """Return service → the oldest moment of replies that serve, of what stands in a run's description."""
+    """Return service → earliest time of a valid reply, parsed from a run's description."""
     return {service: datetime.fromisoformat(moment) for service, moment in written.items()}
 
 
 def read_run(folder: Path) -> dict[str, Any] | None:
-    """Return what a run's folder says of it: lock, origin and options; None where there is nothing, or it is damaged."""
+    """Return a run folder's description (manifest, origin, options); None if it is missing or damaged."""
     try:
         described = json.loads((folder / RUN).read_bytes())
     except (OSError, ValueError, RecursionError):
@@ -117,7 +117,7 @@ def read_run(folder: Path) -> dict[str, Any] | None:
 
 
 def close_run(folder: str) -> None:
-    """Merge and close a run's journal and stop what it started."""
+    """Merge and close a run's journal, and close its services."""
     with _opening:
         run = _runs.pop(folder, None)
     if run is not None:
@@ -128,11 +128,12 @@ def close_run(folder: str) -> None:
 
 
 def describe_run(folder: Path, lock: Mapping[str, Any], origin: Mapping[str, Any], options: RunOptions) -> None:
-    """Write down what a run is, or what it is by now, where it goes on with one that was begun before.
+    """Write the description of a new run, or update that of a resumed one.
 
-    What is too old is settled once: a run that goes on after a crash keeps to it, so that its halves agree. It does not go on
-    when other ages are asked for now, or when it was begun so long ago that its own replies are too old. All else is as it
-    is told now: the lock leaves open how a world's services are asked, at what price, and whether any may be.
+    Expiry times are set once: a run resumed after a crash keeps them, so that its parts agree. A run cannot be resumed if
+    other maximum ages are requested now, or if it began so long ago that its own replies have expired. Everything else
+    follows the current options: the manifest does not fix how a world's services are accessed, at what price, or whether
+    access is allowed.
     """
     now = datetime.now(UTC)
     ages = find_run_ages(options) if options.mode == "record" else {}
@@ -167,29 +168,29 @@ def describe_run(folder: Path, lock: Mapping[str, Any], origin: Mapping[str, Any
 
 
 def _read_settled(folder: Path, told: Mapping[str, Any], now: datetime) -> dict[str, Any] | None:
-    """Return what the run of a folder has settled of replies, where it goes on; `told`: what is asked for now."""
+    """Return the expiry options of a run that can be resumed, else None; `told`: the options requested now."""
     described = read_run(folder)
     if described is None:
         return None
     settled = {name: described["options"].get(name) for name in ("floor", "begun", "oldest", *told)}
     if described.get("settled") != digest_json(settled):
-        return None  # it is damaged, or of another factmill
+        return None  # damaged, or of another factmill
     age_s = (now - datetime.fromisoformat(settled["begun"])).total_seconds()
     goes_on = age_s <= max(min(told["max_ages"].values(), default=math.inf), _GOES_ON_S)
     return settled if goes_on and all(settled[name] == each for name, each in told.items()) else None
 
 
 def run_folder(name: str, lock: Mapping[str, Any], options: RunOptions) -> Path:
-    """Return the folder in which a build with this lock is made; `name`: the benchmark's."""
+    """Return the run folder of a build with this manifest; `name`: the benchmark's."""
     run_id = f"{name}-{digest_json(lock)[:12]}" + ("-refresh" if options.mode == "refresh" else "")
     run_id += f"-pilot{options.pilot}" if options.pilot else ""
     return work_folder(warehouse_of(options)) / run_id
 
 
 def hold(folder: Path, doing: str = "making this very build") -> int:
-    """Hold a folder until the descriptor that is returned is closed; BuildHeld when another process does.
+    """Acquire a folder's run lock and return its descriptor, which releases it when closed.
 
-    `doing`: what that one then does.
+    BuildHeld if another process has the lock; `doing`: what that process is then said to do.
     """
     fd = os.open(folder / _FILE, os.O_CREAT | os.O_RDWR, 0o644)
     if not lock_now(fd):
@@ -203,7 +204,7 @@ def hold(folder: Path, doing: str = "making this very build") -> int:
 
 @contextmanager
 def holding(folder: Path, doing: str) -> Iterator[None]:
-    """Hold a folder, which is made if need be, for as long as something is done; BuildHeld when another process does it."""
+    """Hold a folder's run lock within the context, creating the folder if needed; BuildHeld if another process has it."""
     make_work_folder(folder)
     fd = hold(folder, doing)
     try:
@@ -213,17 +214,17 @@ def holding(folder: Path, doing: str) -> Iterator[None]:
 
 
 def refuse_held(folder: Path) -> None:
-    """BuildHeld when a process makes the build of a run folder just now."""
+    """Raise BuildHeld if a process is now making the build of a run folder."""
     if (folder / _FILE).is_file():
         os.close(hold(folder))
 
 
 def forget_finished(folder: Path) -> None:
-    """Remove the run folder of a build that is published, as a process that was stopped just then leaves it."""
+    """Remove the run folder of a published build, left by a process that was stopped just after publishing."""
     if folder.is_dir():
         try:
             holder = hold(folder)
         except (BuildError, OSError):
-            return  # it is being made anew, or cannot be written
+            return  # in use by another build, or not writable
         shutil.rmtree(folder, ignore_errors=True)
         os.close(holder)

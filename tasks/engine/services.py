@@ -1,4 +1,4 @@
-"""The services of a world, opened when they are first asked (naming/identities.py knows them before)."""
+"""Open a world's services on first use; naming/identities.py knows their identities without opening them."""
 
 import shutil
 import threading
@@ -59,19 +59,19 @@ class Services:
     falcon: Service
     dbpedia: Service
     jobs: JobsPlace | None
-    """Where it is kept what is known of batch jobs; None: models are asked singly, whatever the world says."""
+    """Where the state of batch jobs is stored; None: models get single requests, whatever the world says."""
     files: RequestFiles | None
-    """What the run reads of replies and writes of requests to chat models of the OpenAI protocol; None: they are sent."""
+    """Files of replies to read and requests to write, for chat models of the OpenAI protocol; None: requests are sent."""
     cluster: Cluster | None
-    """Where models and graphs are asked; None: in this process."""
+    """Cluster that runs models and graphs; None: they run in this process."""
     _stack: ExitStack
     budget: Budget = field(default_factory=Budget)
-    """What all of them spend from."""
+    """Budget that all services share."""
     _opened: dict[str, Any] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def __post_init__(self) -> None:
-        """Have the services spend from one budget."""
+        """Give the services one shared budget."""
         for service in (self.wikidata, self.wikipedia, self.pageviews, self.falcon, self.dbpedia):
             self._charge(service)
 
@@ -86,7 +86,7 @@ class Services:
     ) -> "Services":
         """Open the services of a world by name, with a local graph as its Wikidata if one is named.
 
-        `jobs`: where what is known of batch jobs outlives this process; `files`: of requests and replies, closed with the
+        `jobs`: where the state of batch jobs outlives this process; `files`: of requests and replies, closed with the
         services.
         """
         world = load_world(world_name, graph)
@@ -116,7 +116,7 @@ class Services:
         )
 
     def model(self, role: str) -> tuple[Service, Model]:
-        """Return the model of a role and its settings; SettingsError when the world names none."""
+        """Return a role's model and its settings; SettingsError if the world names none."""
         settings = self.world.models.get(role)
         if settings is None:
             raise SettingsError(
@@ -142,7 +142,7 @@ class Services:
         return LazyService(identity, True, connect)
 
     def graph(self) -> "Graph":
-        """Return the local graph of this world, for what needs all labels at hand; SettingsError when there is none."""
+        """Return this world's local graph, for code that needs all labels; SettingsError if there is none."""
         from factmill.tasks.graph.lookup import Graph
 
         if isinstance(self.wikidata, Graph):
@@ -150,7 +150,7 @@ class Services:
         return self._once("graph", lambda: self._stack.enter_context(_local_graph(self.world, self.home)))
 
     def paths(self, ask: Ask) -> PathFinder:
-        """Return what finds paths in this world's Wikidata: a local graph, here or on a cluster, or calls through `ask`."""
+        """Return a path finder for this world's Wikidata: the local graph, here or on a cluster, or calls through `ask`."""
         from factmill.tasks.graph.lookup import Graph
 
         service, cluster = self.wikidata, self.cluster
@@ -163,13 +163,13 @@ class Services:
         return RemotePaths(service.manifest.digest, cluster)
 
     def embedder(self) -> "Embedder":
-        """Return the sentence encoder of this world, opened once a process."""
+        """Return this world's sentence encoder, opened once per process."""
 
         def open_it() -> "Embedder":
             from factmill.tasks.models.embed import CHAR_NGRAMS, find_embedder, share_embedder
 
             name = embedder_name(self.world, self.home)
-            # n-grams are counted in less time than it takes to ask for them
+            # counting n-grams takes less time than a request to the cluster
             if self.cluster is None or name == CHAR_NGRAMS:
                 return share_embedder(name, self.home)
             from factmill.tasks.engine.cluster.remote import open_remote_embedder
@@ -210,7 +210,7 @@ class Services:
         return LazyService(identity, True, lambda: local, computes=True)
 
     def perplexity(self) -> Service:
-        """Return the language model of this world that weighs texts."""
+        """Return this world's language model that scores the perplexity of texts."""
         return self._once("perplexity", self._open_perplexity)
 
     def _open_perplexity(self) -> Service:
@@ -232,7 +232,7 @@ class Services:
         return LazyService(identity, True, lambda: local, computes=True)
 
     def _once(self, name: str, open_it: Callable[[], T]) -> T:
-        """Return what is opened at the first call of that name."""
+        """Return the object of this name, opened at the first call."""
         with self._lock:
             if name not in self._opened:
                 self._opened[name] = self._charge(open_it())
@@ -245,17 +245,17 @@ class Services:
         return opened
 
     def notes(self) -> list[str]:
-        """Return what was learnt of the models that were asked, as lines to read."""
+        """Return notes on the models used, as lines of text."""
         told = (each.notes() for each in self._opened.values() if isinstance(each, LazyService))
         return list(dict.fromkeys(note for notes in told for note in notes))
 
     def close(self) -> None:
-        """Stop what was started."""
+        """Close what was opened and stop what was started."""
         self._stack.close()
 
 
 def embedded_graph(home: Path) -> "Graph":
-    """Return the embedded world's facts as a local graph, made on first use and kept under the world's digest."""
+    """Return the embedded world's facts as a local graph, built on first use and stored under the world's digest."""
     from factmill.tasks.graph.folders import FORMAT_VERSION
     from factmill.tasks.graph.lookup import open_graph
     from factmill.tasks.world.data import WORLD_FOLDER
@@ -269,7 +269,7 @@ def embedded_graph(home: Path) -> "Graph":
             from factmill.tasks.world.rdf import write_rdf
 
             shutil.rmtree(folder, ignore_errors=True)
-            # beside the graph: what a killed process leaves goes when the graph is made after all
+            # next to the graph: remains of a killed process are deleted when the graph is built
             folder.mkdir(parents=True)
             triples = folder / "world.nt"
             with triples.open("w", encoding="utf-8") as file:
@@ -280,7 +280,7 @@ def embedded_graph(home: Path) -> "Graph":
 
 
 def _endpoint_finder(world: World, home: Path, stack: ExitStack) -> Callable[[], dict[str, str]]:
-    """Return a function that gives each service's URL, starting the embedded world when one of them is needed."""
+    """Return a function that returns service → URL and starts the embedded world on its first call, if needed."""
     given = service_urls(world)
     lock = threading.Lock()
     started: dict[str, str] = {}
@@ -306,9 +306,9 @@ def _open_web_service(
 
 
 def _connect(name: ServiceName, url: str, identity: str, settings: Endpoint, world: World) -> Service:
-    """Return the client of a service; each is imported where it is needed, since most runs need few.
+    """Return the client of a service, imported only when needed, since most runs need few.
 
-    SettingsError when the world may not ask it.
+    SettingsError if the world does not allow access to it.
     """
     world.require_access(name)
     limits, user_agent, token, shared = settings.limits, world.user_agent, read_token(name, settings), None
@@ -344,8 +344,8 @@ def _open_remote(kind: Literal["translator", "perplexity"], identity: str, clust
 
 
 def check_models(world: World, roles: Collection[str]) -> None:
-    """Raise SettingsError when a model of these roles cannot be asked: an environment variable is not set, or
-    a cluster's library is missing.
+    """Raise SettingsError if a model of these roles cannot be used: an environment variable is not set, or a library of
+    the model or the cluster is missing.
     """
     if world.compute.engine == "dask":
         import_distributed()
@@ -358,7 +358,7 @@ def check_models(world: World, roles: Collection[str]) -> None:
 
 
 def _local_graph(world: World, home: Path) -> "Graph":
-    """Return the world's local graph, or the embedded world's facts as one; SettingsError when it has neither."""
+    """Return the world's local graph, or the embedded world's facts as one; SettingsError if it has neither."""
     from factmill.tasks.graph.lookup import open_graph
 
     if world.wikidata.engine == "graph":

@@ -1,10 +1,10 @@
-"""`factmill build BENCHMARK --since BUILD`: which earlier build serves, and which of its replies that are too old have changed.
+"""Incremental rebuild, `factmill build BENCHMARK --since BUILD`: revalidate the expired replies of an earlier build.
 
-What they rest on (core/calls/freshness/changes.py) is looked at in batches; those that would come again are kept, all others are
-too old, as the ages have it. What is settled is written into the run's folder, once.
+The items and pages behind the replies (core/calls/freshness/changes.py) are checked for changes in batches. Replies whose
+data has not changed are kept; all others stay expired. The result is written into the run's folder, once per run.
 
-Beside each build in the embedded world it is recorded what that says of each thing. Where a later state says the same,
-replies of the earlier one are taken over under the service's new name.
+For each build in the embedded world, a record stores what that world says about each thing. If a later state of the world
+says the same, replies of the earlier state are reused under the service's new identity.
 """
 
 import re
@@ -37,17 +37,17 @@ from factmill.tasks.storage.warehouse import open_warehouse, read_json
 
 _UNFINISHED = "-unfinished"
 _STATE = re.compile(r"(?:^|@)(embedded|graph)-[0-9a-f]+")
-"""What of an identity names the state of a world's content."""
+"""The part of an identity that names the state of a world's content."""
 _EMBEDDED = "embedded-"
 _AT_ONCE = 2_000
-"""Records whose replies are held in memory."""
+"""Records held in memory at a time."""
 
 
 def find_earlier(benchmark: str, lock: Mapping[str, Any], run: RunOptions) -> BuildRecord | None:
-    """Return the build that `since` names, or None where it is `last` and there is none yet.
+    """Return the build that `since` names; None if it is unset, or is `last` and there is no build yet.
 
-    `lock`: of what is to be built. UnknownBuild or UsageError for one that is not published, is another benchmark's or of
-    another world.
+    `lock`: the new build's manifest. UnknownBuild or UsageError for a build that is not published, or is of another
+    benchmark or world.
     """
     if run.since is None:
         return None
@@ -81,7 +81,7 @@ def find_earlier(benchmark: str, lock: Mapping[str, Any], run: RunOptions) -> Bu
 
 
 def find_other_services(then: Mapping[str, Any], now: Mapping[str, Any]) -> tuple[str, str, str] | None:
-    """Return (service, identity in one lock, in the other) of the first that is not the same in another state; else None."""
+    """Return (service, identity then, identity now) of the first service that differs in more than state, or None."""
     for name, identity in now["services"].items():
         before = then["services"].get(name)
         if before is not None and name_service(before) != name_service(identity):
@@ -90,30 +90,30 @@ def find_other_services(then: Mapping[str, Any], now: Mapping[str, Any]) -> tupl
 
 
 def name_service(identity: str) -> str:
-    """Return what a service is known by whatever its content: the embedded world's Wikidata is one, and so is a graph."""
+    """Return a service's identity without the state of its content, for services of the embedded world and graphs."""
     return _STATE.sub(r"\1", identity)
 
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """What two states of the embedded world say."""
+    """Contents of two states of the embedded world, for comparison."""
 
     then: Mapping[str, str] = field(default_factory=dict)
     now: Mapping[str, str] = field(default_factory=dict)
     checks: tuple[str, ...] = ()
-    """Ids of the records that tell it."""
+    """Ids of the records with these contents."""
     note: str = ""
-    """Why nothing can be told; empty where it can."""
+    """Why they cannot be compared; empty if they can."""
 
     def judge(self, record: Record) -> Verdict:
-        """Return whether a reply of then would come now."""
+        """Return whether a reply from the earlier state would be the same now."""
         if self.note:
             return Verdict(None, self.note)
         return judge_content(record.operation, record.read("parts"), record.read("body"), self.then, self.now)
 
 
 def find_renamed(then: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, str]:
-    """Return service → what it was called in an earlier lock, of those of the embedded world."""
+    """Return service identity → its identity in an earlier manifest, for embedded-world services whose state changed."""
     found = {
         identity: then["services"].get(name) for name, identity in now["services"].items() if _EMBEDDED in identity
     }
@@ -125,7 +125,7 @@ def find_renamed(then: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, s
 
 
 def compare_contents(run: Run, kept: Kept) -> Contents:
-    """Return what the embedded world of the earlier build and that of today say."""
+    """Load the contents of the embedded world of the earlier build and of today's."""
     then = next((name for name in kept.renamed.values() if name.startswith(_EMBEDDED)), None)
     if then is None:
         return Contents()
@@ -139,7 +139,7 @@ def compare_contents(run: Run, kept: Kept) -> Contents:
 
 
 def note_contents(run: Run, kept: Kept) -> Record:
-    """Return the record of what the embedded world says today, which is made where there is none."""
+    """Return the record of the embedded world's current contents, creating it if needed."""
     from factmill.tasks.world.contents import WorldContents
 
     service = WorldContents(world_identity())
@@ -150,12 +150,12 @@ def note_contents(run: Run, kept: Kept) -> Record:
 
 
 def is_embedded(lock: Mapping[str, Any]) -> bool:
-    """True where a build asks services of the embedded world."""
+    """True if a build uses services of the embedded world."""
     return any(identity.startswith(_EMBEDDED) for identity in lock["services"].values())
 
 
 def settle_since(run: Run) -> Kept:
-    """Find out which replies of the earlier build are kept, and have the recorder serve them; none where none is named."""
+    """Revalidate the earlier build's expired replies and let the recorder serve them; none if no build is named."""
     earlier, begun = run.options["since"], run.options["begun"]
     if earlier is None:
         return Kept("", begun)
@@ -169,7 +169,7 @@ def settle_since(run: Run) -> Kept:
 
 
 def tell_since(counts: Mapping[str, Any]) -> str:
-    """Return in a line what became of an earlier build's replies."""
+    """Return in one line how many of an earlier build's replies are kept, changed or undecidable."""
     undecidable: Mapping[str, int] = counts["undecidable"]
     named = f" ({', '.join(f'{name} {count}' for name, count in undecidable.items())})" if undecidable else ""
     told = (
@@ -180,7 +180,7 @@ def tell_since(counts: Mapping[str, Any]) -> str:
 
 
 def _look_for_changes(run: Run, earlier: str, begun: str) -> Kept:
-    """Look at what the too old replies of an earlier build rest on, and those of services that were called otherwise."""
+    """Check an earlier build's expired replies, and those of services with another identity now, for changes."""
     oldest = read_moments(run.options["oldest"])
     warehouse = Path(run.options["warehouse"])
     kept = Kept(earlier, begun, renamed=find_renamed(find_build(warehouse, earlier).lock, run.lock))
@@ -229,7 +229,7 @@ def _look_for_changes(run: Run, earlier: str, begun: str) -> Kept:
 
 
 def _iterate(warehouse: Path, record_ids: Sequence[str]) -> Iterable[Record]:
-    """Yield records, some at a time, since a build's replies may not fit into memory."""
+    """Yield records in portions, since a build's replies may not fit into memory."""
     for start in range(0, len(record_ids), _AT_ONCE):
         with open_warehouse(warehouse) as db:
             found = read_all(db, record_ids[start : start + _AT_ONCE])
@@ -245,7 +245,7 @@ def _list_things(record: Record) -> list[Thing]:
 def _ask_states(
     run: Run, things: Collection[Thing], begun: str, kept: Kept
 ) -> tuple[dict[Thing, object], dict[Thing, str]]:
-    """Return the state of things, of those that the services tell, and the record that tells it."""
+    """Fetch the current state of things; return thing → state and thing → record id, for those with a successful reply."""
     states: dict[Thing, object] = {}
     checks: dict[Thing, str] = {}
     world = run.services.world

@@ -1,7 +1,7 @@
-"""Builds in the warehouse: their locks, stages, rejects, the calls they rest on, and their published tables.
+"""Builds in the warehouse: manifests, stages, rejects, the recorded calls they use, published tables and forecasts.
 
-Publishing is one transaction. The Parquet bytes of a published table are made from its rows sorted by id, without the
-build's own id, so that two builds with the same content have the same bytes. What builds and pilots asked, forecasts are made of.
+Publishing is one transaction. The Parquet bytes of a published table contain its rows sorted by id, without the build's
+own id, so two builds with the same content have the same bytes. Forecasts are computed from the calls of builds and pilots.
 """
 
 import json
@@ -26,11 +26,11 @@ from factmill.tasks.storage.warehouse import Connection, is_there, open_warehous
 from factmill.tasks.text.whole import shorten_middle
 
 LATEST_OF = "latest:"
-"""What stands before a benchmark's name where its latest build is meant."""
+"""Prefix of a benchmark's name that means its latest build."""
 _MOST_NAMED = 5
-"""Builds named in one message."""
+"""Maximum number of builds named in one message."""
 _OF_RUNS = ("build_stages", "rejects", "merged_rows", "build_calls", "kept_calls")
-"""Tables that hold what a run leaves under its own id until it is published."""
+"""Tables that hold a run's rows under the run's id until it is published."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +49,8 @@ class BuildRecord:
 
     @property
     def narrowed_by(self) -> list[str]:
-        """Options that made it of another source than the default one, or of less: `limit 5`; none for an evaluation, since those
-        are of one model after another."""
+        """Options that changed or limited the default source, such as `limit 5`; empty for an evaluation, since each one
+        measures another model."""
         flow = self.origin.get("flow", {})
         if {"build", "evaluation"} & flow.keys():
             return []
@@ -60,14 +60,14 @@ class BuildRecord:
 
     @property
     def made_by(self) -> str:
-        """The version of factmill and the digest of the code that made it, in a few words; a release names no version."""
+        """Version of factmill and digest of the code that made it, as text; a release records no version."""
         version = self.origin.get("version") or self.lock.get("version") or "of a version that is not stated"
         code = self.lock["code"]
         return f"factmill {version}, code {(code if isinstance(code, str) else digest_json(code))[:16]}"
 
     @property
     def caution(self) -> str:
-        """What its rows are not for; empty where nothing is to be said."""
+        """What its rows must not be used for; empty if there is no restriction."""
         return describe_caution(self.lock)
 
 
@@ -76,12 +76,12 @@ _JSON = ("lock", "origin", "report")
 
 
 def is_scripted(lock: Mapping[str, Any]) -> bool:
-    """True where no model wrote the rows of a build, by its lock: replies from files did, or the rules of older versions."""
+    """True if, by its manifest, a build's rows come from scripted replies or the rules of older versions, not a model."""
     return bool(lock.get("scripted") or lock.get("rules"))
 
 
 def describe_scripted(counts: Mapping[str, Mapping[str, int]]) -> str:
-    """Return what share of scripted replies are planted faults, by prompt, in one clause (`BuildReport.scripted`)."""
+    """Return the share of planted faults among scripted replies, by prompt, as one clause (`BuildReport.scripted`)."""
     told = [
         f"{prompt} {each['faults']:,} of {each['replies']:,} ({each['faults'] / each['replies']:.1%})"
         for prompt, each in counts.items()
@@ -90,7 +90,7 @@ def describe_scripted(counts: Mapping[str, Mapping[str, int]]) -> str:
 
 
 def describe_caution(lock: Mapping[str, Any]) -> str:
-    """Return what the rows of a build are not for, by its lock: scripted replies are of the embedded world alone."""
+    """Return what a build's rows must not be used for, by its manifest: scripted replies fit only the embedded world."""
     services = lock.get("services", {})
     if not is_scripted(lock) or all(services[name].startswith("embedded-") for name in ("wikidata", "wikipedia")):
         return ""
@@ -103,7 +103,7 @@ def describe_caution(lock: Mapping[str, Any]) -> str:
 def merge_stage(
     db: duckdb.DuckDBPyConnection, run_id: str, position: int, receipts: Sequence[Receipt], summary: Mapping[str, Any]
 ) -> None:
-    """Write a finished stage's rejects, merged rows, call uses and counts under a run's id."""
+    """Write a finished stage's rejects, merged rows, call uses and counts under the run's id."""
     stage = summary["stage"]
     for table in ("build_stages", "rejects", "merged_rows", "build_calls"):
         db.execute(f"DELETE FROM {table} WHERE build_id = ? AND stage = ?", [run_id, stage])
@@ -141,13 +141,13 @@ def publish(
 ) -> BuildRecord:
     """Publish a run's tables (name → rows with an `id` column) as a build, in the open transaction.
 
-    `models`: table → the model that says what its columns mean. `statements`: a SELECT of the statements that rows rest on
-    (`make_statement_views`).
+    `models`: table → row model that documents its columns. `statements`: a SELECT of the Wikidata statements behind the
+    rows (`make_statement_views`).
 
-    The build's id is the benchmark and the lock's digest; when the same lock gave other content before (calls were
-    refreshed), a number is added and the old build stays.
+    The build's id is the benchmark and the manifest's digest. If the same manifest gave other content before (calls were
+    refreshed), a number is appended and the old build stays.
     """
-    # sorted again below: all tables twice at once are what a large build takes most memory for
+    # sorted again below: holding all tables twice at once would be the memory peak of a large build
     digests = {name: digest_rows(table.sort_by("id")) for name, table in sorted(tables.items())}
     content = combine_digests(f"{name} {digest}" for name, digest in digests.items())
     lock_digest = digest_json(lock)
@@ -170,7 +170,7 @@ def publish(
 
 
 def forget_run(db: duckdb.DuckDBPyConnection, run_id: str) -> None:
-    """Remove what a run left under its own id."""
+    """Delete the rows that a run wrote under its own id."""
     for table in _OF_RUNS:
         db.execute(f"DELETE FROM {table} WHERE build_id = ?", [run_id])
 
@@ -183,10 +183,10 @@ def insert_rows(
     sha256: str = "",
     model: type[BaseModel] | None = None,
 ) -> None:
-    """Write a build's rows into a published table, and which columns they have into `build_tables`.
+    """Write a build's rows into a published table, and their columns into `build_tables`.
 
-    `sha256`: of their Parquet bytes; `model`: says what the columns mean. WarehouseError where the table of older builds
-    cannot take them.
+    `sha256`: of their Parquet bytes; `model`: documents the columns. WarehouseError if the existing table with older
+    builds cannot take the rows.
     """
     kinds = name_kinds(table.schema)
     make_published_table(db, name, kinds, model)
@@ -199,7 +199,7 @@ def insert_rows(
 
 
 def find_build(warehouse: Path, name: str) -> BuildRecord:
-    """Return a build by id, by a unique beginning of its id, or as `latest:BENCHMARK` (`rank_latest`); UnknownBuild otherwise."""
+    """Return a build by id, unique prefix of its id, or `latest:BENCHMARK` (`rank_latest`); UnknownBuild otherwise."""
     builds = list_builds(warehouse)
     if name.startswith(LATEST_OF):
         found = rank_latest(build for build in builds if build.benchmark == name.removeprefix(LATEST_OF))
@@ -217,14 +217,16 @@ def find_build(warehouse: Path, name: str) -> BuildRecord:
 
 
 def rank_latest(builds: Iterable[BuildRecord]) -> list[BuildRecord]:
-    """Return builds (given oldest first) in the order in which `latest` prefers them: whole ones of the default source
-    first, and of alike ones the newest."""
+    """Return builds (given oldest first) in the order of preference of `latest`: whole builds of the default source
+    first, then newest first."""
     return sorted(builds, key=lambda build: not build.narrowed_by)[::-1]
 
 
 def describe_choice(ranked: Sequence[BuildRecord]) -> str:
-    """Return what `latest` passes over, of builds of one benchmark in the order of `rank_latest`; empty where it takes the newest, and
-    that is a whole one."""
+    """Return a note on the builds that `latest` passes over; empty if it takes the newest and that is a whole build.
+
+    `ranked`: builds of one benchmark in the order of `rank_latest`.
+    """
     if not ranked or (not ranked[0].narrowed_by and ranked[0] == max(ranked, key=lambda build: build.published_at)):
         return ""
     first, *others = ranked
@@ -241,7 +243,7 @@ def describe_choice(ranked: Sequence[BuildRecord]) -> str:
 
 
 def find_rejecting(warehouse: Path, name: str) -> tuple[str, int]:
-    """Return id and number of rejects of a build, or of a run that published nothing, by the whole name of the run."""
+    """Return id and number of rejects of a build, or of an unpublished run given by its full name."""
     if is_there(warehouse):
         with open_warehouse(warehouse) as db:
             found = db.execute(
@@ -254,7 +256,7 @@ def find_rejecting(warehouse: Path, name: str) -> tuple[str, int]:
 
 
 def first_details(warehouse: Path, build_id: str) -> dict[tuple[str, str], str]:
-    """Return (stage, reason) → the particulars of the first reject, of a build or of a run that published nothing."""
+    """Return (stage, reason) → detail of the first reject, of a build or of an unpublished run."""
     with open_warehouse(warehouse) as db:
         found = db.execute(
             "SELECT stage, reason, min_by(detail, id) FROM rejects WHERE build_id = ? GROUP BY ALL", [build_id]
@@ -263,7 +265,7 @@ def first_details(warehouse: Path, build_id: str) -> dict[tuple[str, str], str]:
 
 
 def list_spoilt_calls(db: duckdb.DuckDBPyConnection, run_id: str, reasons: Collection[str]) -> list[tuple[str, str]]:
-    """Return (stage, record id) of a run's calls that failed, and of the chat on which rejects with these reasons rest."""
+    """Return (stage, record id) of a run's failed calls, and of the chat calls behind rejects with these reasons."""
     return db.execute(
         "SELECT DISTINCT u.stage, u.record_id FROM build_calls u JOIN calls c USING (record_id) "
         "LEFT JOIN rejects r ON r.build_id = u.build_id AND r.stage = u.stage AND r.id = u.id WHERE u.build_id = ? "
@@ -285,14 +287,14 @@ def list_builds(warehouse: Path) -> list[BuildRecord]:
 
 
 def build_of_lock(warehouse: Path, lock: Mapping[str, Any]) -> BuildRecord | None:
-    """Return the newest build made from exactly this lock, if there is one."""
+    """Return the newest build with exactly this manifest, or None."""
     digest = digest_json(lock)
     found = [build for build in list_builds(warehouse) if build.lock_digest == digest]
     return found[-1] if found else None
 
 
 def published_table(db: duckdb.DuckDBPyConnection, build_id: str, name: str) -> pa.Table:
-    """Return a build's published table as it was published, sorted by id: columns that the table got since are left out."""
+    """Return a build's table as it was published, sorted by id, without columns that were added later."""
     found = db.execute(
         "SELECT unnest(columns, recursive := true) FROM build_tables WHERE build_id = ? AND table_name = ?",
         [build_id, name],
@@ -309,7 +311,7 @@ def published_names(db: duckdb.DuckDBPyConnection, build_id: str) -> dict[str, s
 
 
 def describe_tables(db: duckdb.DuckDBPyConnection, build_id: str) -> dict[str, dict[str, Any]]:
-    """Return published table → its rows and the SHA-256 of its Parquet bytes."""
+    """Return published table → number of rows and SHA-256 of its Parquet bytes."""
     found = db.execute(
         "SELECT table_name, rows, sha256 FROM build_tables WHERE build_id = ? ORDER BY 1", [build_id]
     ).fetchall()
@@ -317,7 +319,7 @@ def describe_tables(db: duckdb.DuckDBPyConnection, build_id: str) -> dict[str, d
 
 
 def _name_build(db: duckdb.DuckDBPyConnection, benchmark: str, lock_digest: str, content: str) -> str:
-    """Return the id of the build with this lock and content, a new one with a number if the content is new."""
+    """Return the id of the build with this manifest and content; a new, numbered id if the content is new."""
     before = db.execute(
         "SELECT build_id, content_digest FROM builds WHERE lock_digest = ? ORDER BY published_at", [lock_digest]
     ).fetchall()
@@ -325,24 +327,24 @@ def _name_build(db: duckdb.DuckDBPyConnection, benchmark: str, lock_digest: str,
         if digest == content:
             return str(build_id)
     plain = f"{benchmark}-{lock_digest[:12]}"
-    # builds may have been removed since, so the number is not how many there are
+    # builds may have been removed, so their count is not the next number
     numbers = [int(build_id.removeprefix(plain).removeprefix(".") or 1) for build_id, _ in before]
     return f"{plain}.{max(numbers) + 1}" if before else plain
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What a build, or a pilot, has asked."""
+    """Stages and calls of a build or a pilot."""
 
     stages: list[dict[str, Any]]
     """Its stages in order, with their counts."""
     calls: list[dict[str, Any]]
-    """The calls that its rows rest on, by stage and row; `is_new`: its own run sent it; `is_failed`: it got no
-    answer. `parts` of chats of which no usage is told."""
+    """Calls that its rows use, by stage and row. `is_new`: its own run sent the call; `is_failed`: it got no answer;
+    `parts`: only of chat calls without reported usage."""
 
 
 def read_asked(warehouse: Path, build_id: str, begun: datetime) -> Asked:
-    """Return what a build has asked; `begun`: when it began."""
+    """Return the stages and calls of a build; `begun`: when it began."""
     with open_warehouse(warehouse) as db:
         stages = read_records(db, "SELECT * FROM build_stages WHERE build_id = ? ORDER BY position", build_id)
         calls = read_records(
@@ -361,13 +363,13 @@ def read_asked(warehouse: Path, build_id: str, begun: datetime) -> Asked:
 
 
 def forget_pilot(warehouse: Path, run_id: str) -> None:
-    """Remove what a pilot left under its own id; its calls stay."""
+    """Delete the rows that a pilot wrote under its own id; its recorded calls stay."""
     with open_warehouse(warehouse) as db:
         forget_run(db, run_id)
 
 
 def keep_forecast(warehouse: Path, benchmark: str, lock_digest: str, told: Mapping[str, Any]) -> None:
-    """Keep a forecast in place of earlier ones of the same build."""
+    """Write a forecast, replacing earlier ones of the same build."""
     with open_warehouse(warehouse) as db:
         db.execute("DELETE FROM forecasts WHERE lock_digest = ?", [lock_digest])
         now = datetime.now(UTC)
@@ -375,7 +377,7 @@ def keep_forecast(warehouse: Path, benchmark: str, lock_digest: str, told: Mappi
 
 
 def find_forecast(db: Connection, lock_digest: str) -> dict[str, Any]:
-    """Return what was forecast for a build with this lock; empty where nothing was."""
+    """Return the forecast of the build with this manifest digest; empty if there is none."""
     found = db.execute("SELECT told FROM forecasts WHERE lock_digest = ?", [lock_digest]).fetchall()
     where = f"forecasts.told of {lock_digest}"
     told: dict[str, Any] = read_json(found[0][0], where, dict) if found else {}
@@ -383,7 +385,7 @@ def find_forecast(db: Connection, lock_digest: str) -> dict[str, Any]:
 
 
 def count_untold_calls(db: Connection, build_id: str) -> list[dict[str, Any]]:
-    """Return, by `service` and `model` of the chats that a build rests on, how many got a reply that told no usage (`untold`)."""
+    """Return, for each `service` and `model` of a build's chat calls, how many replies report no usage (`untold`)."""
     return read_records(
         db,
         "SELECT service, parts->>'model' AS model, count_if(tokens_in = 0 AND tokens_out = 0 AND "
@@ -395,7 +397,7 @@ def count_untold_calls(db: Connection, build_id: str) -> list[dict[str, Any]]:
 
 
 def sum_up_calls(db: Connection, build_id: str) -> dict[str, float]:
-    """Return what a build rests on: different calls, those of chat models, their tokens and their price."""
+    """Return totals of the distinct calls that a build uses: `calls`, `tokens_in`, `tokens_out` and `usd`."""
     (found,) = read_records(
         db,
         "SELECT count(*) AS calls, coalesce(sum(tokens_in), 0) AS tokens_in, coalesce(sum(tokens_out), 0) AS tokens_out, "

@@ -1,7 +1,7 @@
-"""Exports: a build's published tables as Parquet, CSV and JSON Lines, and its rejects.
+"""Export a build's published tables as Parquet, CSV and JSON Lines, and its rejects as Parquet.
 
-The Parquet bytes are those the build was published with; what a benchmark wants beyond one form for
-all tables (list columns spread in the CSV, columns that hold JSON, a JSON array) is its ExportForms.
+The Parquet bytes are those the build was published with. A benchmark's ExportForms sets its special forms: list columns
+spread over several CSV columns, columns that hold JSON, a table as a JSON array.
 """
 
 import json
@@ -19,7 +19,7 @@ from factmill.tasks.storage.shards import digest_rows, parquet_bytes
 from factmill.tasks.storage.warehouse import Connection, open_warehouse
 
 SEPARATOR = "<SEP>"
-"""Between the entries of other list columns in a CSV."""
+"""Separates the entries of a list column in a CSV, unless the benchmark sets another separator."""
 
 
 def export_build(
@@ -30,9 +30,10 @@ def export_build(
     held_out: Sequence[str] = (),
     audit: Sequence[str] = (),
 ) -> list[Path]:
-    """Write the tables of a build but those held out, in the forms that its benchmark asks for, and return the files.
+    """Write a build's tables, except held-out ones, in the benchmark's export forms; return the files written.
 
-    `audit`: what readers found, as lines for the build's card. WarehouseError when a table is not what was published.
+    `audit`: findings of human readers, as lines for the build's card. WarehouseError if a table differs from what was
+    published.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -66,7 +67,7 @@ def export_build(
 def read_tables(
     db: Connection, warehouse: Path, build: BuildRecord, held_out: Sequence[str] = ()
 ) -> dict[str, pa.Table]:
-    """Return the published tables of a build but those held out; WarehouseError when one is not what was published."""
+    """Return a build's published tables, except held-out ones; WarehouseError if one differs from what was published."""
     tables = {}
     for name, expected in published_names(db, build.build_id).items():
         if name in held_out:
@@ -87,7 +88,7 @@ def read_rejects(db: Connection, build_id: str) -> pa.Table:
 
 
 def describe_build(build: BuildRecord, audit: Sequence[str] = ()) -> str:
-    """Return as Markdown what an exported build is, what its rows are not for, and what readers found in them."""
+    """Return the Markdown card of an exported build: origin, restrictions on use, findings of human readers."""
     report = build.report
     author = f" by {report['author']}" if report["author"] else ""
     made = f"{report['rows']} rows{author} in world {report['world']}, published {build.published_at:%Y-%m-%d}"
@@ -97,8 +98,8 @@ def describe_build(build: BuildRecord, audit: Sequence[str] = ()) -> str:
 
 
 def csv_bytes(table: pa.Table, forms: ExportForms) -> bytes:
-    """Return a table as CSV: UTF-8, header, null as nothing, list columns spread or joined, lists of
-    records as JSON, ids as the paper has them."""
+    """Return a table as CSV: UTF-8, with header, null as an empty cell, list columns spread or joined, lists of records
+    as JSON, ids as in the paper."""
     spread = forms.spread
     if forms.csv_id in table.column_names:
         table = table.set_column(table.column_names.index("id"), "id", table[forms.csv_id]).drop_columns([forms.csv_id])
@@ -121,13 +122,13 @@ def csv_bytes(table: pa.Table, forms: ExportForms) -> bytes:
 
 
 def jsonl_bytes(table: pa.Table, json_columns: Collection[str] = ()) -> bytes:
-    """Return a table as JSON Lines, columns in the table's order; JSON texts become what they say."""
+    """Return a table as JSON Lines, columns in the table's order; texts of `json_columns` are decoded."""
     rows = _read_rows(table, json_columns)
     return "".join(f"{json.dumps(row, ensure_ascii=False)}\n" for row in rows).encode("utf-8")
 
 
 def json_bytes(table: pa.Table, json_columns: Collection[str] = ()) -> bytes:
-    """Return a table as one JSON array, columns in the table's order; JSON texts become what they say."""
+    """Return a table as one JSON array, columns in the table's order; texts of `json_columns` are decoded."""
     return (json.dumps(_read_rows(table, json_columns), ensure_ascii=False, indent=1) + "\n").encode("utf-8")
 
 

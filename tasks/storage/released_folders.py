@@ -1,8 +1,8 @@
-"""A release's folder, checked as a whole before a row of it is used: anybody may have made or changed its files.
+"""Load a release's folder and verify all of it before a row is used, since anybody may have created or changed its files.
 
-SHA256SUMS lists every file, release.json has the digest of each table's rows. What a release is known by, its content
-digest, is computed from the rows that are read, as a build's is when it is published (storage/builds.py): altered rows
-never go by the name of those that were released.
+SHA256SUMS lists every file; release.json has the digest of each table's rows. The content digest that identifies a release
+is computed from the rows read, as for a build when it is published (storage/builds.py), so altered rows are never taken
+for the released ones.
 """
 
 import json
@@ -36,21 +36,21 @@ from factmill.tasks.text.whole import MOST_DEEP, is_too_deep
 M = TypeVar("M", bound=BaseModel)
 
 INDEX = "release.json"
-"""File of a release that says what the folder holds (tasks/release/write.py)."""
+"""File of a release that describes the folder's contents (tasks/release/write.py)."""
 LOCK = "lock.json"
-"""File of a release that has the build's lock."""
+"""File of a release with the build's manifest."""
 SUMS = "SHA256SUMS"
-"""File of a release that lists the digests of all others."""
+"""File of a release with the digests of all other files."""
 REJECTS = "rejects.parquet"
 REJECT_COLUMNS = ("stage", "id", "reason", "detail")
 
 _MOST_FILES = 10_000
 _LARGEST_TEXT = 64 << 20
-"""Bytes of an index, a lock or a list of digests."""
+"""Maximum bytes of an index, a manifest or a list of digests."""
 _LARGEST = 4 << 30
-"""Bytes of all files together, and of all rows in memory."""
+"""Maximum bytes of all files together, and of all rows in memory."""
 _LARGEST_TABLE = 1 << 30
-"""Bytes of the rows of a file in memory."""
+"""Maximum bytes of one file's rows in memory."""
 _CHUNK = 1 << 20
 _ROWS_AT_ONCE = 1024
 _SUM = re.compile(r"([0-9a-f]{64})  (.+)")
@@ -59,42 +59,42 @@ _AGAIN = "fetch the whole release again from its publisher, or release the build
 
 @dataclass(frozen=True, slots=True)
 class ReleasedFolder:
-    """A release whose files are whole and agree with each other."""
+    """A release whose files are complete and agree with each other."""
 
     path: Path
     index: ReleaseIndex
     record: BuildRecord
-    """Its build; `content_digest` is of the rows that the release has: the build's own where it leaves none out."""
+    """Its build; `content_digest` covers the released rows, and equals the build's if none are left out."""
     tables: Mapping[str, pa.Table]
-    """Published tables that the release has: rows sorted by id, columns as they were published."""
+    """Published tables in the release: rows sorted by id, columns as published."""
     rejects: pa.Table
-    """stage, id, reason, detail."""
+    """Columns stage, id, reason, detail."""
 
 
 @dataclass(frozen=True, slots=True)
 class _File:
     path: str
-    """Below the folder, with slashes."""
+    """Path below the folder, with slashes."""
     size: int
     state: tuple[int, int]
-    """Inode and time of the last change."""
+    """Inode and modification time in ns."""
 
 
 def _broken(where: object, problem: str) -> SourceError:
-    """Return the error for a release that is not what was released, with what to do."""
+    """Return the error for a release that differs from what was released, with advice."""
     return SourceError(f"{where}: {problem}; {_AGAIN}")
 
 
 def is_release(folder: Path) -> bool:
-    """Return whether a folder is a release, as far as its files are named like one's."""
+    """Return whether a folder is a release, judged by its file names."""
     return os.path.lexists(folder / INDEX)
 
 
 def open_release(folder: Path) -> ReleasedFolder:
-    """Return a release; what it holds is read once as long as no file changes.
+    """Return a verified release; its contents are cached as long as no file changes.
 
-    SourceError says which file is not what was released, OldBuild that an earlier factmill made it. Names that begin
-    with a dot, and __pycache__, are passed over: they are what hubs, version control and Python leave.
+    SourceError names a file that differs from what was released; OldBuild means that an earlier factmill made it. Names
+    that begin with a dot, and __pycache__, are skipped: hubs, version control and Python create them.
     """
     place = Path(os.path.realpath(folder))
     try:
@@ -108,9 +108,9 @@ def conform_rows(
 ) -> pa.Table:
     """Return a table with exactly the columns of a row model.
 
-    SourceError where a column is missing or of another type, or the model refuses a row.
+    SourceError if a column is missing or of another type, or the model rejects a row.
 
-    `lacking`: columns that another factmill did not write are null. `json_columns`: those whose texts are JSON.
+    `lacking`: fill columns that another factmill did not write with null. `json_columns`: columns whose texts are JSON.
     """
     schema = arrow_schema(model)
     kinds = {field.name: field.type for field in plain_schema(table.schema)}
@@ -142,7 +142,7 @@ def conform_rows(
 
 
 def _list_files(folder: Path) -> Iterator[_File]:
-    """Yield the files of a folder and of folders in it; SourceError for what is neither file nor folder."""
+    """Yield the files of a folder and its subfolders; SourceError for anything that is neither file nor folder."""
     waiting, count = [""], 0
     while waiting:
         inner = waiting.pop()
@@ -169,7 +169,7 @@ def _list_files(folder: Path) -> Iterator[_File]:
 
 @lru_cache(maxsize=2)
 def _read(folder: Path, found: tuple[_File, ...]) -> ReleasedFolder:
-    """Return a release by the files that lie in its folder, each of which is opened once."""
+    """Return the release made of these files of a folder; each file is opened once."""
     files = {file.path: file for file in found}
     for name in (SUMS, INDEX, LOCK, REJECTS):
         if name not in files:
@@ -204,12 +204,12 @@ def _read(folder: Path, found: tuple[_File, ...]) -> ReleasedFolder:
 
 
 def _read_file(folder: Path, file: _File, keep: bool) -> tuple[bytes, str]:
-    """Return a file's bytes, where they are to be kept, and its SHA-256."""
+    """Return a file's bytes (empty unless `keep`) and its SHA-256."""
     path = folder / file.path
     if file.path in (SUMS, INDEX, LOCK) and file.size > _LARGEST_TEXT:
         raise _broken(path, f"{file.size:,} bytes; expected at most {_LARGEST_TEXT:,}")
     digest, parts = sha256(), []
-    # another process may have put a link in the file's place
+    # another process may have replaced the file with a link
     with open_regular(path, follow=False) as opened:
         left = file.size + 1
         while left > 0 and (part := opened.read(min(left, _CHUNK))):
@@ -221,7 +221,7 @@ def _read_file(folder: Path, file: _File, keep: bool) -> tuple[bytes, str]:
 
 
 def _read_sums(folder: Path, data: bytes) -> dict[str, str]:
-    """Return path → SHA-256 of every file of a release but the list itself."""
+    """Return path → SHA-256 of every file of a release except the list itself."""
     path, sums = folder / SUMS, dict[str, str]()
     plain: dict[str, str] = {}
     try:
@@ -247,7 +247,7 @@ def _read_sums(folder: Path, data: bytes) -> dict[str, str]:
 
 
 def _is_inside(path: str) -> bool:
-    """Return whether a path leads from the folder to a file in it, the plain way."""
+    """Return whether a path is relative, normalized, printable and stays inside the folder."""
     return (
         0 < len(path) <= 1000
         and path.isprintable()
@@ -258,7 +258,7 @@ def _is_inside(path: str) -> bool:
 
 
 def _read_listed(folder: Path, files: Mapping[str, _File], sums: Mapping[str, str]) -> dict[str, bytes]:
-    """Return the contents of index, lock and Parquet files; SourceError unless the files are all those that are listed."""
+    """Return the contents of index, manifest and Parquet files; SourceError unless exactly the listed files exist."""
     if missing := [path for path in sums if path not in files]:
         raise _broken(folder, f"files of {SUMS} are missing: {_name(missing)}")
     if more := [path for path in files if path not in sums and path != SUMS]:
@@ -284,7 +284,7 @@ def _name(paths: Sequence[str]) -> str:
 
 
 def _parse_json(path: Path, data: bytes) -> dict[str, Any]:
-    """Return the object in a JSON file; SourceError for anything else, for a key that is there twice and for deep nesting."""
+    """Return the object in a JSON file; SourceError for anything else, a duplicate key, or deep nesting."""
 
     def check_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         ((name, count),) = Counter(name for name, _ in pairs).most_common(1) or [("", 1)]
@@ -337,7 +337,7 @@ def _validate(model: type[M], path: Path, parsed: Mapping[str, Any]) -> M:
 
 
 def _check_build(folder: Path, index: ReleaseIndex, lock_file: LockFile, lock: Mapping[str, Any]) -> None:
-    """SourceError unless index and lock are of one build, whose id follows from the lock."""
+    """Raise SourceError unless index and manifest describe one build, whose id follows from the manifest."""
     for name in ("build_id", "benchmark", "published_at", "content_digest"):
         if getattr(index, name) != getattr(lock_file, name):
             raise _broken(
@@ -357,8 +357,8 @@ def _check_build(folder: Path, index: ReleaseIndex, lock_file: LockFile, lock: M
 
 
 def _check_paths(folder: Path, index: ReleaseIndex, files: Mapping[str, _File], sums: Mapping[str, str]) -> None:
-    """SourceError unless the index names each data file once, as it is in the folder, and for each split one Parquet file and
-    each column once."""
+    """Raise SourceError unless the index names each data file once, with its size and digest, and for each split one Parquet
+    file and each column once."""
     seen = set[str]()
     for split in index.splits:
         if sum(file.format == "parquet" for file in split.files) != 1:
@@ -378,9 +378,9 @@ def _check_paths(folder: Path, index: ReleaseIndex, files: Mapping[str, _File], 
 
 
 def _read_tables(folder: Path, index: ReleaseIndex, contents: Mapping[str, bytes]) -> dict[str, pa.Table]:
-    """Return the tables of a release: the rows of their splits together, as they were published.
+    """Return the tables of a release as they were published, each combined from its splits.
 
-    SourceError where they are not those that were released.
+    SourceError if they differ from those that were released.
     """
     parts: dict[str, list[pa.Table]] = {}
     size = 0
@@ -421,9 +421,9 @@ def _sort_rows(table: pa.Table, where: str) -> pa.Table:
 
 
 def _read_parquet(path: Path, data: bytes, columns: Sequence[str], rows: int | None = None) -> pa.Table:
-    """Return the rows of a Parquet file that has these columns, and so many rows where that is known; SourceError for others.
+    """Return the rows of a Parquet file; SourceError unless it has these columns, and `rows` rows if given.
 
-    A few rows are read at once: little Parquet can stand for more rows than memory holds.
+    Rows are read in small batches: a small Parquet file can expand to more rows than fit into memory.
     """
     try:
         with pq.ParquetFile(pa.BufferReader(data)) as file:
@@ -442,21 +442,21 @@ def _read_parquet(path: Path, data: bytes, columns: Sequence[str], rows: int | N
             table = pa.Table.from_batches(batches, file.schema_arrow)
         table.validate(full=True)
         return table
-    # UnicodeDecodeError: a column's name
+    # UnicodeDecodeError: from a column's name
     except (pa.ArrowException, OSError, MemoryError, UnicodeDecodeError) as error:
         raise _broken(path, f"cannot be read as Parquet: {str(error)[:300]}") from error
 
 
 def _check_content(folder: Path, index: ReleaseIndex, read: Set[str]) -> str:
-    """Return the content digest of a release whose tables' rows are those of the index; SourceError where it is another.
+    """Return the content digest of a release, computed from the index; SourceError if it differs from the recorded one.
 
-    `read`: the tables whose rows it has.
+    `read`: names of the tables whose rows the release has.
     """
     main = {split.table for split in index.configs[0].splits}
     if index.rows != (count := sum(split.rows for split in index.splits if split.table in main)):
         raise _broken(folder / INDEX, f"{index.rows} rows; the splits of {', '.join(sorted(main))} have {count}")
     is_whole = all(each.what == REJECT_DETAILS for each in index.left_out)
-    # the review queue is no table of a release, nor is it measured on; all other rows must be there
+    # releases and evaluations do not use the review queue; all other rows must be present
     unread = {*index.tables} - read
     if unread - ({f"{index.benchmark}_review"} if is_whole else set()):
         raise _broken(folder, f"the release has no rows of {', '.join(sorted(unread))}")

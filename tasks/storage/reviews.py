@@ -1,7 +1,7 @@
-"""What people leave in the warehouse: decisions on flagged rows, verdicts of audits, labels and judges' cards.
+"""Human judgments in the warehouse: decisions on flagged rows, audit verdicts, labels, and judge cards computed from labels.
 
-A build publishes its queue as the table `<benchmark>_review`. Decisions belong to no build: they are imported once and
-taken into the lock of every later build of the benchmark.
+A build publishes its review queue as the table `<benchmark>_review`. Decisions belong to no build: they are imported once
+and enter the manifest of every later build of the benchmark.
 """
 
 import json
@@ -23,7 +23,7 @@ from factmill.tasks.storage.warehouse import Connection, is_there, open_warehous
 
 
 def read_queue_of(warehouse: Path, build: BuildRecord) -> list[ReviewItem]:
-    """Return the review queue of a build, by id; UsageError for a benchmark that has none."""
+    """Return the review queue of a build, sorted by id; UsageError if the benchmark has none."""
     table = f"{build.benchmark}_review"
     with open_warehouse(warehouse) as db:
         if table not in published_names(db, build.build_id):
@@ -32,7 +32,7 @@ def read_queue_of(warehouse: Path, build: BuildRecord) -> list[ReviewItem]:
 
 
 def save_decisions(warehouse: Path, items: Sequence[ReviewItem]) -> int:
-    """Keep the decisions among items, the newest about each; return how many there were. Open items are passed over."""
+    """Store the decided items, replacing earlier decisions; return their number. Open items are skipped."""
     decided = [item for item in items if item.decision != "open"]
     with open_warehouse(warehouse) as db:
         for item in decided:
@@ -42,7 +42,7 @@ def save_decisions(warehouse: Path, items: Sequence[ReviewItem]) -> int:
 
 
 def load_decisions(warehouse: Path, benchmark: str) -> list[ReviewItem]:
-    """Return all decisions about rows of a benchmark, by id."""
+    """Return all decisions about rows of a benchmark, sorted by id."""
     if not is_there(warehouse):
         return []
     query = "SELECT id, item FROM review_decisions WHERE benchmark = ? ORDER BY id"
@@ -52,7 +52,7 @@ def load_decisions(warehouse: Path, benchmark: str) -> list[ReviewItem]:
 
 
 def open_review(benchmark: str, policy: Policy, run: RunOptions) -> Reviewing:
-    """Return what a build goes by where it flags rows: the decisions imported so far, or those of the build that it replays."""
+    """Return policy and decisions for a build's flagged rows: those imported so far, or those of the pinned build."""
     warehouse = warehouse_of(run)
     if run.pinned_build:
         return Reviewing.model_validate(find_build(warehouse, run.pinned_build).lock["params"]["reviewing"])
@@ -61,14 +61,14 @@ def open_review(benchmark: str, policy: Policy, run: RunOptions) -> Reviewing:
 
 
 def save_verdicts(db: duckdb.DuckDBPyConnection, build_id: str, verdicts: Sequence[Verdict]) -> None:
-    """Keep verdicts on rows of a build; each takes the place of an earlier one on its row."""
+    """Store verdicts on rows of a build; each replaces an earlier one on its row."""
     for each in verdicts:
         values = [build_id, each.row_id, canonical_json(each.marks), each.reviewer, each.note, datetime.now(UTC)]
         db.execute("INSERT OR REPLACE INTO audit_verdicts VALUES (?, ?, ?, ?, ?, ?)", values)
 
 
 def load_verdicts(db: duckdb.DuckDBPyConnection, build_id: str) -> dict[str, Verdict]:
-    """Return row id → verdict of a build, by id."""
+    """Return row id → verdict of a build, sorted by row id."""
     query = "SELECT row_id, marks, reviewer, note FROM audit_verdicts WHERE build_id = ? ORDER BY row_id"
     found = {row["row_id"]: row for row in read_records(db, query, build_id)}
     for row_id, row in found.items():
@@ -80,14 +80,14 @@ _ITEM = tuple(DrawnItem.model_fields)
 
 
 def save_items(db: Connection, items: Iterable[DrawnItem]) -> None:
-    """Keep what was drawn; the same draw again changes nothing."""
+    """Store the drawn items; storing the same draw again changes nothing."""
     query = f"INSERT OR REPLACE INTO label_items ({', '.join(_ITEM)}) VALUES ({', '.join('?' for _ in _ITEM)})"
     for item in items:
         db.execute(query, [getattr(item, name) for name in _ITEM])
 
 
 def find_items(db: Connection, ids: Sequence[str]) -> dict[str, DrawnItem]:
-    """Return drawn items by id, those that there are."""
+    """Return id → drawn item, for those that exist."""
     query = f"SELECT {', '.join(_ITEM)} FROM label_items WHERE id IN (SELECT unnest(?)) ORDER BY id"
     return {row["id"]: DrawnItem.model_validate(row) for row in read_records(db, query, list(ids))}
 
@@ -98,7 +98,7 @@ def find_draw(db: Connection, draw: str) -> list[str]:
 
 
 def save_labels(db: Connection, labels: Sequence[Label], file_digest: str) -> int:
-    """Keep labels; each takes the place of an earlier one by the same person, and those that it changes are counted."""
+    """Store labels, replacing earlier ones by the same person; return how many labels changed."""
     changed, now = 0, datetime.now(UTC)
     query = "SELECT label FROM labels WHERE item = ? AND labeller = ?"
     for each in labels:
@@ -110,7 +110,7 @@ def save_labels(db: Connection, labels: Sequence[Label], file_digest: str) -> in
 
 
 def load_labels(db: Connection, items: Sequence[str] | None = None) -> dict[str, dict[str, str]]:
-    """Return item → labeller → label: of these items, or of all."""
+    """Return item → labeller → label, of these items or of all."""
     found: dict[str, dict[str, str]] = {}
     wanted = "" if items is None else "WHERE item IN (SELECT unnest(?))"
     query = f"SELECT item, labeller, label FROM labels {wanted} ORDER BY item, labeller"
@@ -120,7 +120,7 @@ def load_labels(db: Connection, items: Sequence[str] | None = None) -> dict[str,
 
 
 def save_card(db: Connection, card: JudgeCard) -> None:
-    """Keep a judge's card; it takes the place of an earlier one of the same judge and labels."""
+    """Store a judge's card, replacing an earlier one of the same judge and labels."""
     identity = card.identity
     values = [card.id, identity.benchmark, identity.judge, identity.prompt_digest, card.labels_digest]
     db.execute(
@@ -129,7 +129,7 @@ def save_card(db: Connection, card: JudgeCard) -> None:
 
 
 def find_cards(db: Connection, benchmark: str, judge: str) -> list[JudgeCard]:
-    """Return the cards of a judge on a benchmark, with whatever prompts, by id."""
+    """Return the cards of a judge on a benchmark, for all its prompts, sorted by id."""
     query = "SELECT id, card FROM judge_cards WHERE benchmark = ? AND judge = ? ORDER BY id"
     found = db.execute(query, [benchmark, judge]).fetchall()
     return [read_model(JudgeCard, card, f"judge_cards.card of {card_id}") for card_id, card in found]

@@ -1,7 +1,7 @@
-"""How the warehouse's tables are made: of models, which alone say their columns, kinds and meaning.
+"""Schema of the warehouse: tables are created from row models, which alone define columns, types and comments.
 
-Its own tables are made with the file (the models below), with the views of `views.sql`; the table of a benchmark when a
-build is first published. Columns go by name: one that a model has got since is added, null in the rows of older builds.
+The warehouse's own tables (the models below) and the views of `views.sql` are created with the file, a benchmark's table
+when its first build is published. Columns are matched by name: a new column is added, null in the rows of older builds.
 """
 
 import inspect
@@ -20,7 +20,7 @@ from factmill.tasks.errors import WarehouseError
 
 
 class OwnTable(StrictModel):
-    """A table of the warehouse: what runs, builds and people leave there beside the rows of benchmarks."""
+    """Base of the warehouse's own tables: records of runs and builds, and human judgments, but no benchmark rows."""
 
     table: ClassVar[str]
     primary_key: ClassVar[tuple[str, ...]] = ()
@@ -35,33 +35,33 @@ class PublishedColumn(StrictModel):
 
 
 class CallRow(OwnTable):
-    """A recorded question to a service, with its reply."""
+    """A recorded call to a service, with its reply."""
 
     table = "calls"
     record_id: str
-    """Sorts by the time when the reply came."""
+    """Id of the record; ids sort by the time of the reply."""
     key: str
-    """Digest of the call: service, operation, parts and what goes on the wire."""
+    """Digest of the call: service, operation, parts and wire format."""
     service: str
     """Identity of the service: its address, or a digest of its content."""
     operation: str
-    """What was asked: find_items, item_facts, chat, page, …"""
+    """Kind of call: find_items, item_facts, chat, page, …"""
     parts: JsonText
-    """What it was asked with, as canonical JSON."""
+    """Arguments of the call, as canonical JSON."""
     status: str
     """ok or failed."""
     error: str | None
     """Code and sentence of a failure."""
     transient: bool
-    """True where the failure may pass: the next run asks again."""
+    """True for a transient failure: the next run sends the call again."""
     body: str
-    """The reply as canonical JSON. One of 4,096 characters or more is packed: `zlib:` and base64 of the compressed text."""
+    """The reply as canonical JSON. From 4,096 characters on, `zlib:` and the base64 of the compressed text."""
     tokens_in: int
-    """Tokens of the prompt, as the server counts them; 0 where it does not, and for other services."""
+    """Tokens of the prompt, as counted by the server; 0 if it does not count, and for other services."""
     tokens_out: int
-    """Tokens of the completion, likewise."""
+    """Tokens of the completion, counted likewise."""
     cost_usd: float
-    """Price of the call by the world's prices, in US dollars."""
+    """Price of the call at the world's prices, in US dollars."""
     latency_s: float
     """Seconds from the request to the reply."""
     asked_at: datetime
@@ -73,19 +73,19 @@ class BuildRow(OwnTable):
 
     table, primary_key = "builds", ("build_id",)
     build_id: str
-    """Benchmark and the beginning of the lock's digest."""
+    """Benchmark and beginning of the manifest's digest."""
     benchmark: str
-    """The benchmark, or the evaluation."""
+    """Name of the benchmark or evaluation."""
     lock_digest: str
-    """Digest of the lock."""
+    """Digest of the manifest."""
     lock: JsonText
-    """Every input by content."""
+    """The manifest: every input, identified by content."""
     origin: JsonText
-    """Where the inputs were found (options, paths, world), which is no part of the lock."""
+    """Where the inputs were found (options, paths, world); not part of the manifest."""
     content_digest: str
     """Digest of the published tables' Parquet bytes."""
     report: JsonText
-    """What the build reports: counts, reasons, costs, notes."""
+    """Report of the build: counts, reject reasons, costs, notes."""
     started_at: datetime
     """When it began."""
     published_at: datetime
@@ -99,13 +99,13 @@ class BuildTableRow(OwnTable):
     build_id: str
     """The build."""
     table_name: str
-    """The table in which the rows lie, with those of other builds."""
+    """The table that holds the rows, with those of other builds."""
     rows: int
     """Number of the build's rows."""
     sha256: str
-    """SHA-256 of the rows' Parquet bytes, in the order of ids."""
+    """SHA-256 of the rows' Parquet bytes, sorted by id."""
     columns: list[PublishedColumn]
-    """The columns that were published, in order: the table may have got others since."""
+    """The published columns, in order; the table may have gained others since."""
 
 
 class BuildStageRow(OwnTable):
@@ -125,15 +125,15 @@ class BuildStageRow(OwnTable):
     rejects: int
     """Rows that were dropped with a reason."""
     merged: int
-    """Rows that another one took in."""
+    """Rows that were merged into another one."""
     calls_sent: int
     """Calls that this run sent."""
     calls_replayed: int
-    """Calls that were answered by recorded replies."""
+    """Calls answered from the call cache."""
     tokens_in: int
-    """Tokens of prompts that were sent."""
+    """Tokens of the prompts sent."""
     tokens_out: int
-    """Tokens of completions that came."""
+    """Tokens of the completions received."""
     cost_usd: float
     """Price of the calls sent, in US dollars."""
     seconds: float
@@ -141,7 +141,7 @@ class BuildStageRow(OwnTable):
 
 
 class RejectRow(OwnTable):
-    """A row that goes no further, and why."""
+    """A row that a stage dropped, with its reason."""
 
     table = "rejects"
     build_id: str
@@ -151,65 +151,65 @@ class RejectRow(OwnTable):
     id: str
     """Id of the row in that stage."""
     reason: str
-    """Short code."""
+    """Short code of the reason."""
     detail: str
-    """What was found and what was expected."""
+    """What was found, and what was expected."""
     row: str | None
-    """The row as the stage received it, mostly JSON; a source's malformed row as it stands there."""
+    """The row as the stage received it, mostly JSON; a malformed source row as in its file."""
 
 
 class MergedRow(OwnTable):
-    """A row that says the same as another and was united with it."""
+    """A duplicate row that was merged into another one."""
 
     table = "merged_rows"
     build_id: str
     """The build, or the run that has published nothing yet."""
     stage: str
-    """The step that united them."""
+    """The step that merged them."""
     id: str
-    """Id of the row that went."""
+    """Id of the removed row."""
     into_id: str
-    """Id of the row that stayed."""
+    """Id of the remaining row."""
 
 
 class BuildCallRow(OwnTable):
-    """Which recorded call a row rests on."""
+    """A recorded call that a row uses."""
 
     table = "build_calls"
     build_id: str
     """The build, or the run that has published nothing yet."""
     stage: str
-    """The step that asked."""
+    """The step that made the call."""
     id: str
-    """Id of the row that it was asked for; empty in the stage `since`."""
+    """Id of the row that needed the call; empty in the stage `since`."""
     key: str
     """Key of the call."""
     record_id: str
-    """The very reply."""
+    """Record of the reply (table calls)."""
     taken_off: str | None
-    """What was taken off the reply before it was read (thoughts, fences, remarks), parted by commas; null for nothing."""
+    """Wrappers stripped from the reply before it was parsed (thoughts, fences, remarks), separated by commas; null if none."""
 
 
 class KeptCallRow(OwnTable):
-    """A reply that a rebuild kept though it was too old, since what it rests on has not changed (--since)."""
+    """An expired reply that an incremental rebuild (--since) kept, since its underlying data has not changed."""
 
     table = "kept_calls"
     build_id: str
     """The build, or the run that has published nothing yet."""
     record_id: str
-    """The reply."""
+    """Record of the reply."""
     why: str
-    """What shows that it would come again."""
+    """Why the service would give the same reply again."""
     checks: list[str]
-    """Records of the calls that were asked to see it."""
+    """Records of the calls that checked this."""
 
 
 class ReviewDecisionRow(OwnTable):
-    """What a reviewer decided about a flagged row; the newest decision counts."""
+    """A reviewer's decision on a flagged row; the newest decision counts."""
 
     table, primary_key = "review_decisions", ("id",)
     id: str
-    """Digest of what the decision rests on."""
+    """Digest of the data that the decision depends on."""
     benchmark: str
     """The benchmark that flagged it."""
     item: JsonText
@@ -219,7 +219,7 @@ class ReviewDecisionRow(OwnTable):
 
 
 class AuditVerdictRow(OwnTable):
-    """What a reader said of a row of a build (factmill audit); the newest verdict counts."""
+    """A human reader's verdict on a row of a build (factmill audit); the newest verdict counts."""
 
     table, primary_key = "audit_verdicts", ("build_id", "row_id")
     build_id: str
@@ -229,39 +229,39 @@ class AuditVerdictRow(OwnTable):
     marks: JsonText
     """Kind of fault → faulty parts, or a mark."""
     reviewer: str
-    """Who said it."""
+    """Who gave the verdict."""
     note: str
-    """In the reader's words."""
+    """The reader's own words."""
     given_at: datetime
     """When it was imported."""
 
 
 class LabelItemRow(OwnTable, DrawnItem):
-    """What was drawn for people to label, and what they are not told of it (factmill label export)."""
+    """An item drawn for people to label, with the data hidden from them (factmill label export)."""
 
     table, primary_key = "label_items", ("id",)
 
 
 class LabelRow(OwnTable):
-    """What a person said of an item; the newest label of one person counts."""
+    """A person's label of an item; each person's newest label counts."""
 
     table, primary_key = "labels", ("item", "labeller")
     item: str
     """Id in label_items."""
     labeller: str
-    """Who said it."""
+    """Who gave the label."""
     label: str
     """The label."""
     note: str
-    """In their words."""
+    """The labeller's own words."""
     file_digest: str
     """SHA-256 of the imported file."""
     imported_at: datetime
-    """When it was imported; nothing is computed with it."""
+    """When it was imported; not used in any computation."""
 
 
 class JudgeCardRow(OwnTable):
-    """How far a judge agrees with people, on one benchmark and one set of labels."""
+    """Agreement of a judge with human labels, on one benchmark and one set of labels."""
 
     table, primary_key = "judge_cards", ("id",)
     id: str
@@ -269,9 +269,9 @@ class JudgeCardRow(OwnTable):
     benchmark: str
     """The benchmark."""
     judge: str
-    """The model, or the program."""
+    """The judging model or program."""
     prompt_digest: str
-    """Digest of its prompts, or of its code."""
+    """Digest of the judge's prompts or code."""
     labels_digest: str
     """Digest of the labels."""
     card: JsonText
@@ -279,11 +279,11 @@ class JudgeCardRow(OwnTable):
 
 
 class ForecastRow(OwnTable):
-    """What was forecast for a build (factmill forecast), to be held against what it came to."""
+    """Cost forecast of a build (factmill forecast), to compare with its actual cost."""
 
     table = "forecasts"
     lock_digest: str
-    """Of the build that it is for."""
+    """Digest of the manifest of the forecast build."""
     benchmark: str
     """The benchmark."""
     made_at: datetime
@@ -299,7 +299,7 @@ OWN_TABLES: tuple[type[OwnTable], ...] = (
 
 
 VERSION = 16
-"""Of the warehouse's own tables; another one makes `factmill upgrade` necessary."""
+"""Schema version of the warehouse's own tables; a file with an older one needs `factmill upgrade`."""
 _KINDS = {
     pa.string(): "VARCHAR",
     pa.int64(): "BIGINT",
@@ -327,7 +327,7 @@ _OF_STATEMENTS = {
 
 
 def name_kinds(schema: pa.Schema) -> dict[str, str]:
-    """Return column → DuckDB's type, of an Arrow schema of a row model."""
+    """Return column → DuckDB type of a row model's Arrow schema."""
     return {field.name: _name_kind(field.type) for field in schema}
 
 
@@ -341,7 +341,7 @@ def _name_kind(kind: pa.DataType) -> str:
 
 
 def make_own_tables(db: duckdb.DuckDBPyConnection) -> None:
-    """Make all tables and views of a new warehouse."""
+    """Create the warehouse's own tables and views, with comments."""
     statements = []
     for model in OWN_TABLES:
         schema = arrow_schema(model)
@@ -364,7 +364,7 @@ def make_own_tables(db: duckdb.DuckDBPyConnection) -> None:
 
 
 def comment(what: str, name: str, doc: str, columns: Mapping[str, str]) -> list[str]:
-    """Return the statements that comment on a table or view and its columns."""
+    """Return the SQL statements that comment a table or view and its columns."""
     return [_comment(f"{what} {name}", doc), *_comment_columns(name, columns)]
 
 
@@ -379,10 +379,10 @@ def _comment(target: str, text: str) -> str:
 def make_published_table(
     db: duckdb.DuckDBPyConnection, name: str, kinds: Mapping[str, str], model: type[BaseModel] | None
 ) -> None:
-    """Make the table of a benchmark so that it takes rows with these columns (name → DuckDB's type), and the view of the latest.
+    """Create or extend a benchmark's table for rows with these columns (name → DuckDB type), and the view of its latest build.
 
-    Columns that came later are null in the rows of older builds, and those that are gone in the rows of newer ones.
-    WarehouseError where a column has another kind now, and what older builds have there would not keep it.
+    New columns are null in rows of older builds, dropped columns in rows of newer ones. WarehouseError if a column's type
+    has changed and values of older builds would not survive the cast.
     """
     wanted = {**kinds, **dict.fromkeys((json_columns(model) if model else frozenset()) & kinds.keys(), "JSON")}
     there = list_columns(db, name)
@@ -419,12 +419,12 @@ def make_published_table(
 
 
 def _unquote(kinds: Mapping[str, str]) -> list[tuple[str, str]]:
-    """Return columns and kinds without quotes: DuckDB quotes the fields of a struct only where it must."""
+    """Return columns and types without quotes: DuckDB quotes a struct's fields only if necessary."""
     return [(column, kind.replace('"', "")) for column, kind in kinds.items()]
 
 
 def make_statement_views(db: duckdb.DuckDBPyConnection, benchmark: str, rows: str) -> None:
-    """Make the view of the statements that a benchmark's rows rest on, and `statements`, which unites those of all.
+    """Create the view of the Wikidata statements behind a benchmark's rows, and `statements`, the union for all benchmarks.
 
     `rows`: a SELECT of build_id, row_id, subject, property, value, statement, modified, asked_for.
     """
@@ -450,7 +450,7 @@ def make_statement_views(db: duckdb.DuckDBPyConnection, benchmark: str, rows: st
 
 
 def list_columns(db: duckdb.DuckDBPyConnection, name: str) -> dict[str, str]:
-    """Return the columns of a table, name → DuckDB's type; none where there is no such table."""
+    """Return column → DuckDB type of a table; empty if there is no such table."""
     found = db.execute(
         "SELECT column_name, data_type FROM duckdb_columns() WHERE table_name = ? AND database_name = current_database() "
         "ORDER BY column_index",

@@ -1,5 +1,5 @@
-"""Shards: the Parquet files a batch leaves behind. Each is written beside its place and renamed, the receipt last, so a
-shard with a receipt is whole."""
+"""Shards: the Parquet files that a batch writes. Each file is written as a draft and renamed, the receipt last, so a shard
+with a receipt is complete."""
 
 import hashlib
 import io
@@ -23,7 +23,7 @@ KINDS = ("rows", "rejects", "merged", "uses", "extras")
 
 
 def write_shard(shard: Path, tables: dict[str, pa.Table]) -> str:
-    """Write a batch's tables (kind → table) and return the SHA-256 of the rows' file; ShardError when the disk is full."""
+    """Write a batch's tables (kind → table) and return the SHA-256 of the rows' file; ShardError if the disk is full."""
     shard.parent.mkdir(parents=True, exist_ok=True)
     digest = ""
     for kind, table in tables.items():
@@ -35,7 +35,7 @@ def write_shard(shard: Path, tables: dict[str, pa.Table]) -> str:
 
 
 def write_receipt(receipt: Receipt) -> None:
-    """Write the receipt, which makes the shard whole: a digest of the shard's files and of the receipt, and the receipt."""
+    """Write the receipt, which completes the shard: a digest of the shard's files and the receipt, then the receipt."""
     content = receipt.model_dump_json().encode()
     _write_whole(
         Path(f"{receipt.shard}.receipt.json"), b"%s %s" % (_digest_shard(Path(receipt.shard), content), content)
@@ -43,19 +43,19 @@ def write_receipt(receipt: Receipt) -> None:
 
 
 def read_receipt(shard: Path) -> Receipt | None:
-    """Return a shard's receipt, or None when the shard is not whole, any of its files is damaged, or it must be done again."""
+    """Return a shard's receipt, or None if the shard is incomplete or damaged, or its batch must be done again."""
     try:
         digest, _, content = shard.with_name(f"{shard.name}.receipt.json").read_bytes().partition(b" ")
         if digest != _digest_shard(shard, content):
             return None
         receipt = Receipt.model_validate_json(content)
     except (OSError, ValueError):
-        return None  # there is none, or it is that of another factmill
+        return None  # missing, or of another factmill
     return receipt if receipt.shard == str(shard) and not receipt.unsettled else None
 
 
 def _digest_shard(shard: Path, receipt: bytes) -> bytes:
-    """Return the SHA-256, in hex, of a receipt and of the files that its shard has."""
+    """Return the SHA-256, in hex, of a receipt and the existing files of its shard."""
     digest = hashlib.sha256(receipt)
     for kind in KINDS:
         if has_kind(str(shard), kind):
@@ -65,7 +65,7 @@ def _digest_shard(shard: Path, receipt: bytes) -> bytes:
 
 
 def read_range(files: Sequence[str], start: int, stop: int) -> pa.Table:
-    """Return rows `start` to `stop` of the shards' rows, counted over the files in order."""
+    """Return rows `start` to `stop` of several shards, counted over the shards in order."""
     tables, before = [], 0
     for file in files:
         table = read_shard(file, "rows")
@@ -79,24 +79,24 @@ def read_range(files: Sequence[str], start: int, stop: int) -> pa.Table:
 
 
 def read_shard(shard: str, kind: str) -> pa.Table:
-    """Return one table of a shard; ShardError when it is damaged."""
+    """Return one table of a shard; ShardError if it is damaged."""
     try:
-        # batches are read side by side: threads of their own, and a data set of one file, cost as much as the reading
+        # batches are read in parallel: extra threads and a data set of one file would cost as much as the reading
         with pq.ParquetFile(f"{shard}.{kind}.parquet") as file:
             return file.read(use_threads=False)
     except (OSError, pa.ArrowException) as error:
-        if find_shortage(error):  # the file may be whole
+        if find_shortage(error):  # the file may be intact
             raise
         raise ShardError(f"cannot read {shard}.{kind}.parquet: {error}; remove the folder and build again") from error
 
 
 def has_kind(shard: str, kind: str) -> bool:
-    """True when the shard has a table of that kind."""
+    """True if the shard has a table of that kind."""
     return Path(f"{shard}.{kind}.parquet").is_file()
 
 
 def make_table(schema: pa.Schema, rows: Sequence[tuple[Any, ...]]) -> pa.Table:
-    """Return rows, a value a column each, as a table."""
+    """Return a table of rows, each a tuple with one value per column."""
     columns = zip(*rows, strict=True) if rows else ((),) * len(schema)
     return pa.table(
         [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)], schema=schema
@@ -104,9 +104,9 @@ def make_table(schema: pa.Schema, rows: Sequence[tuple[Any, ...]]) -> pa.Table:
 
 
 def parquet_bytes(table: pa.Table, metadata: Mapping[str, str] | None = None) -> bytes:
-    """Return a table as ZSTD Parquet; equal tables give equal bytes (one row group a 64k rows, no thread in play).
+    """Return a table as ZSTD Parquet; equal tables give equal bytes (one row group per 64k rows, single-threaded).
 
-    `metadata`: what the file says of itself beside its rows.
+    `metadata`: key → value in the file's schema.
     """
     sink = pa.BufferOutputStream()
     _write_parquet(table, sink, metadata)
@@ -114,14 +114,14 @@ def parquet_bytes(table: pa.Table, metadata: Mapping[str, str] | None = None) ->
 
 
 def digest_rows(table: pa.Table) -> str:
-    """Return the SHA-256 of a table's Parquet bytes (`parquet_bytes`), which are at no time held as a whole."""
+    """Return the SHA-256 of a table's Parquet bytes (`parquet_bytes`), without holding them all in memory."""
     digest = _Digest()
     _write_parquet(table, digest)
     return digest.sha256.hexdigest()
 
 
 def digest_tables(tables: Mapping[str, pa.Table]) -> dict[str, dict[str, Any]]:
-    """Return table → rows and SHA-256 of its Parquet bytes, rows sorted by id."""
+    """Return table → number of rows and SHA-256 of its Parquet bytes, rows sorted by id."""
     return {
         name: {"rows": table.num_rows, "sha256": digest_rows(table.sort_by("id"))}
         for name, table in sorted(tables.items())
@@ -129,7 +129,7 @@ def digest_tables(tables: Mapping[str, pa.Table]) -> dict[str, dict[str, Any]]:
 
 
 class _Digest(io.RawIOBase):
-    """A file of which nothing stays but the digest of what was written."""
+    """Write-only file that keeps only the digest of what is written."""
 
     def __init__(self) -> None:
         self.sha256 = hashlib.sha256()
@@ -148,12 +148,12 @@ def _write_parquet(table: pa.Table, sink: Any, metadata: Mapping[str, str] | Non
 
 
 def plain_schema(schema: pa.Schema, metadata: Mapping[str, str] | None = None) -> pa.Schema:
-    """Return a schema with null allowed throughout and the usual names of lists' values: that of every Parquet file."""
+    """Return the schema of our Parquet files: every field nullable, list values under Arrow's default name."""
     return pa.schema([pa.field(field.name, _nullable(field.type)) for field in schema], metadata)
 
 
 def _nullable(kind: pa.DataType) -> pa.DataType:
-    """Return the type with null allowed throughout, as DuckDB hands tables out, so that both ways give equal bytes."""
+    """Return the type with every field nullable, as DuckDB returns tables, so that both sources give equal bytes."""
     if pa.types.is_list(kind):
         return pa.list_(_nullable(kind.value_type))
     if pa.types.is_struct(kind):

@@ -1,11 +1,11 @@
-"""Source files as streams of rows (JSON, JSON Lines, CSV, Parquet), whole or not at all, and what becomes of a file's row.
+"""Read source files as streams of rows (JSON, JSON Lines, CSV, Parquet), and turn each row into a row model or a reject.
 
-A file is gone through once before its first row is handed out, for its SHA-256 and its encoding, and is then read bit
-by bit, so that a foundation of any size fits. What is wrong with a file as a whole (missing, unreadable, empty, not UTF-8,
-broken, cut off, other columns) is a SourceError that names file, row and column.
+A file is read once in full, to check its SHA-256 and encoding, before its first row is yielded, and is then streamed, so
+its size does not matter. A problem with the whole file (missing, unreadable, empty, not UTF-8, broken, cut off, other
+columns) is a SourceError that names file, row and column.
 
-Rows are numbered from 1 in `source_row` and from 0 in ids, as the paper counts them (its tqa_gen_38 is the 39th row of
-TruthfulQA; Table 6 and Appendix I). A file in which no row can be read is of another kind, which is a SourceError.
+Rows are numbered from 1 in `source_row` and from 0 in ids, as in the paper (its tqa_gen_38 is the 39th row of
+TruthfulQA; Table 6 and Appendix I). A file without a single readable row is a SourceError, since it must be of another kind.
 """
 
 import codecs
@@ -33,33 +33,33 @@ from factmill.tasks.text.whole import MOST_DEEP, is_too_deep
 
 _BLOCK = 1 << 20
 _LONGEST_ROW = 1 << 24
-"""Characters after which a row that still does not end is taken for a broken one."""
+"""Maximum characters of a row; a longer one without an end counts as broken."""
 _MANY_DIGITS = "Exceeds the limit"
-"""How Python refuses a whole number of more digits than it reads."""
+"""Beginning of Python's error for an integer with too many digits."""
 _MOST_NAMED = 8
-"""Files that are named of those that a folder holds beside."""
+"""Maximum number of a folder's files named in a message."""
 DATA_SUFFIXES = (".json", ".jsonl", ".ndjson", ".csv", ".tsv", ".parquet", ".gz", ".bz2", ".xz", ".zst", ".zip")
-"""Endings of files that may be meant as a source."""
+"""Suffixes of files that may be meant as a source."""
 _GAP = re.compile(r"[\s,]*")
 
 
 @dataclass(frozen=True, slots=True)
 class SourceFile:
-    """A file of a foundation, as a build knows it."""
+    """A source file as a build identifies it."""
 
     path: Path
     name: str
-    """What the rows call their file; ids may hold a part of it."""
+    """Name of the file in rows; ids may contain a part of it."""
     sha256: str | None = None
-    """Digest that the build was locked with; None where any content will do."""
+    """Digest in the build's manifest; None if any content is accepted."""
     licence: str = NONE_STATED
-    """Licence of its rows, where its content is that of a known file."""
+    """Licence of its rows, if its content is that of a known file."""
 
 
 def lock_source(path: Path, name: str | None = None) -> SourceFile:
-    """Return a file under a name (default: its own), with the content that it has now, and the licence of that where it is known.
+    """Return a file under a name (default: its own), with the digest of its current content and the licence if known.
 
-    SourceError when it has no row.
+    SourceError if it has no rows.
     """
     source = name_source(path)
     digest = hashlib.sha256()
@@ -73,9 +73,9 @@ def lock_source(path: Path, name: str | None = None) -> SourceFile:
 
 
 def list_source(path: Path, deep: bool = False) -> list[Path]:
-    """Return a file that was named outright, or what may be meant as a source in a folder, by name.
+    """Return the path itself if it is a file, or the data files in the folder, sorted by name.
 
-    `deep`: in its subfolders too. SourceError for what is not there, is neither file nor folder, or cannot be read.
+    `deep`: also those in its subfolders. SourceError if the path is missing, unreadable, or neither file nor folder.
     """
     try:
         files = [path]
@@ -100,13 +100,13 @@ def list_source(path: Path, deep: bool = False) -> list[Path]:
 
 
 def describe_unused(paths: Sequence[Path], used: Sequence[Path], why: str) -> list[str]:
-    """Return a note on the files of a source's folders that are not used, or nothing when all are."""
+    """Return a note on the files in a source's folders that are not used; empty if all are."""
     unused = [file for path in paths if path.is_dir() for file in list_source(path) if file not in used]
     return [f"not used, {why}: {_name_first(unused)}"] if unused else []
 
 
 def describe_held(paths: Sequence[Path]) -> str:
-    """Return the paths of a source with what folders among them hold, for an error that finds nothing of use there."""
+    """Return a source's paths and the files in its folders, as text for the error that no file is usable."""
     return "; ".join(
         f"{path} (holds {_name_first(list_source(path)) or 'no data'})" if path.is_dir() else str(path)
         for path in paths
@@ -119,7 +119,7 @@ def _name_first(files: Sequence[Path]) -> str:
 
 
 def name_source(path: Path) -> SourceFile:
-    """Return a file under its own name, with any content."""
+    """Return a file under its own name, without a digest to check."""
     return SourceFile(path, path.name)
 
 
@@ -176,11 +176,11 @@ _READERS: dict[str, Callable[[SourceFile], Iterator[Any]]] = {
     ".csv": lambda source: iterate_csv(source, ()),
     ".parquet": lambda source: iterate_parquet(source, ()),
 }
-"""Ending → reader of any rows."""
+"""Suffix → reader that accepts any columns."""
 
 
 def peek_columns(path: Path) -> tuple[str, ...]:
-    """Return the columns of a file: CSV or Parquet header, keys of the first JSON row; () where none can be told."""
+    """Return the columns of a file: CSV or Parquet header, or keys of the first JSON row; () if they cannot be determined."""
     suffix = path.suffix.lower()
     try:
         if suffix == ".parquet":
@@ -213,7 +213,7 @@ def _opened_text(source: SourceFile, expected: str) -> Iterator[io.TextIOWrapper
 
 
 def _has_text(path: Path, blocks: Iterator[bytes]) -> bool:
-    """Go through a file; True when it holds more than white space, SourceError when it is not UTF-8."""
+    """Read all blocks of a file; True if it holds more than white space, SourceError if it is not UTF-8."""
     decoder = codecs.getincrementaldecoder("utf-8")()
     size, lines, has_text = 0, 1, False
     for block in chain(blocks, (b"",)):
@@ -230,7 +230,7 @@ def _has_text(path: Path, blocks: Iterator[bytes]) -> bool:
 
 
 def _read_whole(source: SourceFile, stream: BinaryIO) -> Iterator[bytes]:
-    """Yield a file's blocks, then refuse it if it is not the expected one; leaves the stream at its end."""
+    """Yield a file's blocks, then raise SourceError if its digest is not the expected one; leaves the stream at its end."""
     digest = hashlib.sha256()
     while block := stream.read(_BLOCK):
         digest.update(block)
@@ -281,7 +281,7 @@ def _split_json(path: Path, stream: io.TextIOBase | io.TextIOWrapper) -> Iterato
                 raise _broken_json(path, number + 1, line, text, position, error) from error
             end = len(text)
         if end == len(text) and not at_end:
-            # what is read may go on in the next block, a number even where it can be read
+            # the value may continue in the next block, even a number that parses
             more = stream.read(max(_BLOCK, len(text) - position))
             at_end = not more
             line += text.count("\n", 0, position)
@@ -307,7 +307,7 @@ MALFORMED = "malformed_row"
 
 @dataclass(frozen=True, slots=True)
 class ReadRow:
-    """One row of a file: how it came, and what it is."""
+    """One row of a file: its raw JSON and the parsed outcome."""
 
     row_id: str
     as_it_came: str
@@ -321,7 +321,7 @@ def judge_rows(
     rows: Iterable[tuple[int, Any]],
     judge: Callable[[str, int, Any], Row | Reject],
 ) -> Iterator[ReadRow]:
-    """Yield what `judge` (id, number from 1, row) makes of each row; SourceError when no row is well formed."""
+    """Yield the outcome of `judge` (id, number from 1, row) for each row; SourceError if no row is well-formed."""
     first = ""
     is_of_this_kind = False
     for number, row in rows:
@@ -337,7 +337,7 @@ def judge_rows(
 
 
 def find_problem(row: Any, texts: Sequence[str]) -> str:
-    """Return what is wrong with a row that must hold these columns as texts, none of them blank; "" when nothing is."""
+    """Return what is wrong with a row that must have these columns as non-blank texts; "" if nothing is."""
     if not isinstance(row, Mapping):
         return "the row is no object"
     for column in texts:
@@ -353,12 +353,12 @@ def find_problem(row: Any, texts: Sequence[str]) -> str:
 
 
 def split_answers(text: str) -> list[str]:
-    """Return the parts of a text between semicolons, none twice."""
+    """Return the distinct parts of a text that semicolons separate."""
     return unique(part.strip() for part in text.split(";"))
 
 
 def unique(texts: Iterable[str]) -> list[str]:
-    """Return the texts that are not empty, each once, in order."""
+    """Return the distinct non-empty texts, in order."""
     return list(dict.fromkeys(filter(None, texts)))
 
 

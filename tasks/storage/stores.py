@@ -1,4 +1,4 @@
-"""Where published tables are read from: a warehouse, a folder that builds were exported to, or a release."""
+"""Read published tables from a warehouse, a folder of exported builds, or a release."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +20,7 @@ class Store:
 
     path: Path
     build: str = ""
-    """The build that is read where none is named; empty: the latest that has the table (`rank_latest`)."""
+    """Default build to read; empty: the latest that has the table (`rank_latest`)."""
 
     def builds(self) -> pa.Table:
         """Return the published builds, oldest first: build_id, benchmark, author, world, rows, published_at, caution."""
@@ -40,19 +40,19 @@ class Store:
         )
 
     def table(self, name: str, build: str = "") -> pa.Table:
-        """Return a published table, by id; UnknownBuild or SourceError say what there is.
+        """Return a published table, sorted by id; UnknownBuild or SourceError list what exists.
 
-        `build`: its id, the beginning of one, or latest:BENCHMARK; by default the latest that has the table: of whole
-        builds of the default source the newest, else the newest of all.
+        `build`: its id, a prefix of one, or latest:BENCHMARK; by default the latest that has the table: the newest whole
+        build of the default source, else the newest of all.
         """
         return self.read(name, build)[0]
 
     def read(self, name: str, build: str = "") -> tuple[pa.Table, str, str]:
-        """Return a published table, where it was found (the build's id, or the file), and a digest of the content."""
+        """Return a published table, its location (the build's id, or the file), and a digest of the content."""
         return self._read_file(name) if self.path.is_dir() else self._read_published(name, build or self.build)
 
     def is_without(self, name: str) -> bool:
-        """Return whether this is a release that was made without a table."""
+        """Return whether this is a release without this table."""
         return is_release(self.path) and name not in open_release(self.path).tables
 
     def _read_published(self, name: str, build: str) -> tuple[pa.Table, str, str]:

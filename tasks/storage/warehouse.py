@@ -1,8 +1,8 @@
 """The warehouse: one DuckDB file with recorded calls, builds, rejects and published tables.
 
-DuckDB admits one process at a time, even for reading, and a file that cannot be written is opened for reading alone. So the file is attached, used for one short transaction and
-detached; several processes take turns, wait with a bound, and are told who holds the file when the bound is reached.
-The engine that it is attached to stays: starting one takes six times as long as attaching a file.
+DuckDB admits one process at a time, even for reading. So the file is attached, used for one short transaction and detached;
+processes take turns, wait up to a limit, and then get an error that names the process using the file. A file that cannot be
+written is opened read-only. The DuckDB engine stays open: starting one takes six times as long as attaching a file.
 """
 
 import atexit
@@ -30,30 +30,30 @@ from factmill.tasks.text.whole import shorten_middle
 
 M = TypeVar("M", bound=BaseModel)
 Connection = duckdb.DuckDBPyConnection
-"""An open warehouse, for those who read it without knowing DuckDB."""
+"""Connection to an open warehouse, for code that does not import DuckDB."""
 
 _HOLDER = re.compile(r"lock is held in (?P<program>.*?) \(PID (?P<pid>\d+)\)")
 _in_process = threading.Lock()
 _engines: dict[int, duckdb.DuckDBPyConnection] = {}
-"""Process → its engine, without a file; none is taken over by a forked process."""
+"""Process id → its in-memory engine; a forked process does not reuse its parent's."""
 _spills: dict[int, str] = {}
-"""Process → the folder of what does not fit into its engine's memory."""
+"""Process id → folder to which its engine spills memory."""
 _NAME = "warehouse"
 _LARGE = 64 * 2**20
-"""Bytes of a warehouse from which two threads are worth their handing out of work; below, that takes longer than the work."""
+"""Bytes of a warehouse from which two threads pay off; below, distributing the work takes longer than the work."""
 _KEEPS = 16 * 2**20
-"""Bytes of a warehouse from which an engine that has written it keeps more memory than starting another takes time."""
+"""Bytes of a warehouse from which closing the engine after a write pays off: its memory costs more than a restart."""
 ROW_GROUPS = "ROW_GROUP_SIZE 32768"
-"""How a file is written: the last group of rows is written anew whenever some are added. Of 100,000 rows of GRANOLA-EQ, with
-DuckDB's own 122,880, a build takes 70 MB more memory, its file 6 % less disk; groups of 4,096 take two thirds more disk."""
+"""Option for writing a file: adding rows rewrites the last row group. For 100,000 rows of GRANOLA-EQ, DuckDB's default of
+122,880 takes 70 MB more memory in a build and 6 % less disk; groups of 4,096 take two thirds more disk."""
 _INTERRUPTED = "Query interrupted"
 _MAGIC = slice(8, 12), b"DUCK"
-"""What stands where in a DuckDB file."""
+"""Position and value of the magic bytes of a DuckDB file."""
 _DAMAGE = re.compile(
     r"Corrupt database|Malformed JSON|checksum|Could not read enough bytes|INTERNAL Error|Serialization Error|been invalidated"
 )
 _NO_ROOM = re.compile(r"Could not write file|No space left on device|File too large|Disk quota exceeded")
-"""Also of a checkpoint that could not be finished, of which DuckDB says that it invalidates the database: it is whole."""
+"""Also matches an unfinished checkpoint: DuckDB says it invalidates the database, but the file is intact."""
 _KEPT_ASIDE = (
     "put an earlier copy in its place, or name another file with --warehouse, into which all is asked and built anew"
 )
@@ -65,10 +65,10 @@ def open_warehouse(
 ) -> Iterator[duckdb.DuckDBPyConnection]:
     """Open the warehouse for one transaction: committed at the end, rolled back on an error, then closed.
 
-    `of_any_version`: as it is, for those who carry its rows over.
+    `of_any_version`: skip the version check, for an upgrade.
 
-    Raises WarehouseBusy after `wait_s` seconds (None: as settings say), WarehouseTooNew, WarehouseTooOld, or WarehouseError for a file that is
-    no warehouse, is damaged, or cannot be written though it must.
+    Raises WarehouseBusy after `wait_s` seconds (None: from the settings), WarehouseTooNew, WarehouseTooOld, or WarehouseError
+    for a file that is no warehouse, is damaged, or cannot be written as needed.
     """
     with _in_process:
         is_read_only = is_there(path) and _find_obstacle(path) is not None
@@ -86,7 +86,7 @@ def open_warehouse(
             if told := _explain(path, error):
                 raise WarehouseError(told) from error
             raise
-        except BaseException as error:  # whatever it was, nothing half-done stays; it is raised on as it is
+        except BaseException as error:  # after any error, roll back and re-raise it unchanged
             _roll_back(connection)
             _stop_if_interrupted(error)
             raise
@@ -98,8 +98,10 @@ def open_warehouse(
 
 @contextmanager
 def creating_privately() -> Iterator[None]:
-    """Let what this process creates meanwhile be its user's alone, for what DuckDB creates. Used for moments: it holds for all
-    threads."""
+    """Make files created meanwhile private to the user (umask 077), for files that DuckDB creates.
+
+    Use it only briefly: it applies to all threads.
+    """
     mask = os.umask(0o077)
     try:
         yield
@@ -108,7 +110,7 @@ def creating_privately() -> Iterator[None]:
 
 
 def is_there(path: Path) -> bool:
-    """True where a warehouse is; WarehouseError where that cannot be told, or where something else is than a regular file."""
+    """True if the file exists; WarehouseError if that cannot be determined, or if it is not a regular file."""
     try:
         mode = path.stat().st_mode
     except (FileNotFoundError, NotADirectoryError):
@@ -123,13 +125,13 @@ def is_there(path: Path) -> bool:
 
 
 def require_writable(path: Path) -> None:
-    """WarehouseError where the file, or the folder that it lies in or would, cannot be written."""
+    """Raise WarehouseError if the file, or its folder, cannot be written."""
     if why := _find_obstacle(path):
         raise WarehouseError(f"the warehouse {path} cannot be written: {why}; name another file with --warehouse")
 
 
 def _find_obstacle(path: Path) -> str | None:
-    """Return why a warehouse cannot be written, or None; its folder is made where it is missing."""
+    """Return why a warehouse cannot be written, or None; creates its folder if missing."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -140,7 +142,7 @@ def _find_obstacle(path: Path) -> str | None:
 
 
 def _explain(path: Path, error: duckdb.Error) -> str | None:
-    """Return what an error says of a warehouse, in one line, and what to do; None for a fault of ours."""
+    """Return a DuckDB error about a warehouse as one line with advice; None for a bug in factmill."""
     said = str(error).partition("\n")[0]
     if isinstance(error, duckdb.OutOfMemoryException):
         return f"the warehouse {path} needs more memory for this: {said}"
@@ -159,12 +161,12 @@ def _explain(path: Path, error: duckdb.Error) -> str | None:
 
 
 def _attach(path: Path, wait_s: float, is_read_only: bool) -> duckdb.DuckDBPyConnection:
-    """Return a connection that uses the file, as soon as no other process does."""
+    """Return a connection with the file attached, as soon as no other process uses it."""
     creating: Any = nullcontext()
     if not is_there(path):
         require_writable(path)
         creating = creating_privately()
-    else:  # what is no DuckDB file DuckDB would take for a database of another kind
+    else:  # DuckDB would take any other file for a database of another kind
         try:
             with path.open("rb") as file:
                 start = file.read(16)
@@ -208,7 +210,7 @@ def _attach(path: Path, wait_s: float, is_read_only: bool) -> duckdb.DuckDBPyCon
 
 
 def _log_of(path: Path) -> Path:
-    """Return DuckDB's write-ahead log of a warehouse."""
+    """Return the path of a warehouse's write-ahead log."""
     return path.with_name(f"{path.name}.wal")
 
 
@@ -218,11 +220,11 @@ def _has_log(path: Path) -> bool:
 
 
 def _begin_log(path: Path) -> None:
-    """Make the log, empty and with the permissions of its warehouse: DuckDB would make it with those of any file."""
+    """Create an empty log with the warehouse's permissions: DuckDB would create it with the default ones."""
     try:
         log = os.open(_log_of(path), os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
     except FileExistsError:
-        return  # of a process that was killed
+        return  # left by a killed process
     except OSError as error:
         raise WarehouseError(
             f"cannot write the warehouse {path}: its log {_log_of(path).name} cannot be made ({error.strerror}); make room and "
@@ -233,18 +235,18 @@ def _begin_log(path: Path) -> None:
 
 
 def _find_engine() -> duckdb.DuckDBPyConnection:
-    """Return this process's engine, started when it is first needed."""
+    """Return this process's engine, started on first use."""
     process = os.getpid()
     if process not in _engines:
-        # DuckDB keeps what does not fit beside the file, or in the working folder where it has none
+        # by default, DuckDB spills next to the file, or to the working folder for an in-memory database
         if process not in _spills:
             _spills[process] = tempfile.mkdtemp(prefix=f"factmill-{process}-")
         config: dict[str, Any] = {"memory_limit": "1GB", "threads": 1, "temp_directory": _spills[process]}
-        # moments, and the days they fall on, must not depend on the machine's zone
+        # timestamps and their dates must not depend on the machine's time zone
         config |= {"autoinstall_known_extensions": False, "TimeZone": "UTC"}
-        # five groups of rows would be gathered before they are written
+        # by default, five row groups are buffered before they are written
         config["write_buffer_row_group_count"] = 1
-        # up to 128 and 512 MB that are free would be kept
+        # by default, up to 128 and 512 MB of free memory are retained
         config |= dict.fromkeys(("allocator_flush_threshold", "allocator_bulk_deallocation_flush_threshold"), "1MB")
         _engines[process] = duckdb.connect(":memory:", config=config)
     return _engines[process]
@@ -258,14 +260,14 @@ def _close_last_engine() -> None:
 
 
 def close_engine(path: Path) -> None:
-    """Close the engine behind a large warehouse, which keeps some tens of megabytes; the next opening starts one."""
+    """Close the engine after use with a large warehouse, since it retains tens of megabytes; the next use starts one."""
     with _in_process:
         if is_there(path) and path.stat().st_size > _KEEPS and (engine := _engines.pop(os.getpid(), None)):
             engine.close()
 
 
 def _detach(connection: duckdb.DuckDBPyConnection) -> None:
-    """Let go of the file; an engine that cannot, since it failed fatally, is given up, which lets go of it too."""
+    """Detach the file; if the engine has failed fatally and cannot, close the engine, which releases the file too."""
     try:
         connection.execute("USE memory")
         connection.execute(f"DETACH {_NAME}")
@@ -277,7 +279,7 @@ def _detach(connection: duckdb.DuckDBPyConnection) -> None:
 
 
 def _stop_if_interrupted(error: BaseException) -> None:
-    """Stop again when DuckDB was interrupted by a signal: it puts an error of its own in place of what the handler raised."""
+    """Repeat the stop if a signal interrupted DuckDB, which replaces the handler's exception with its own."""
     if isinstance(error, RuntimeError) and str(error) == _INTERRUPTED:
         stop_again()
 
@@ -291,14 +293,14 @@ def _roll_back(connection: duckdb.DuckDBPyConnection) -> None:
 
 
 def _commit(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
-    """Commit, and checkpoint what was written before detaching: that does it too, but hides it when the disk is full."""
+    """Commit, then checkpoint: detaching would checkpoint too, but hide the error of a full disk."""
     connection.execute("COMMIT")
-    if _has_log(path):  # nothing was written where there is none
+    if _has_log(path):  # without a log, nothing was written
         connection.execute(f"CHECKPOINT {_NAME}")
 
 
 def find_version(connection: duckdb.DuckDBPyConnection) -> int:
-    """Return the version of an open warehouse's tables; 0 where there are none yet."""
+    """Return the schema version of an open warehouse; 0 if it has no tables yet."""
     try:
         found = connection.execute("SELECT max(version) FROM schema_migrations").fetchone()
     except duckdb.CatalogException:
@@ -307,7 +309,7 @@ def find_version(connection: duckdb.DuckDBPyConnection) -> int:
 
 
 def make_tables(connection: duckdb.DuckDBPyConnection) -> None:
-    """Make the tables of a new warehouse."""
+    """Create the tables of a new warehouse and record the schema version."""
     make_own_tables(connection)
     connection.execute(
         "CREATE TABLE schema_migrations (version INTEGER PRIMARY KEY, name VARCHAR, applied_at TIMESTAMPTZ)"
@@ -321,7 +323,7 @@ def make_tables(connection: duckdb.DuckDBPyConnection) -> None:
 
 
 def _check_version(connection: duckdb.DuckDBPyConnection, path: Path, is_read_only: bool) -> None:
-    """Make the tables of a new warehouse; an error that says what to do for one of another version."""
+    """Create the tables of a new warehouse; raise WarehouseTooNew or WarehouseTooOld, with advice, for another version."""
     version = find_version(connection)
     if version > VERSION:
         raise too_new(path, version)
@@ -331,7 +333,7 @@ def _check_version(connection: duckdb.DuckDBPyConnection, path: Path, is_read_on
             f"`factmill upgrade {path}`, which keeps its builds and recorded calls, or name another file with --warehouse"
         )
     if not version and not is_read_only:
-        # all at once: each commit of its own would wait for the disk
+        # in one transaction: each separate commit would wait for the disk
         connection.execute("BEGIN")
         make_tables(connection)
         connection.execute("COMMIT")
@@ -346,7 +348,7 @@ def too_new(path: Path, version: int) -> WarehouseTooNew:
 
 
 def read_json(text: str, where: str, kind: type = object) -> Any:
-    """Return the value of a JSON column, of this kind; WarehouseError, which names the place, for anything else.
+    """Return the value of a JSON column; WarehouseError, naming the place, if it is broken or not of this type.
 
     `where`: table, column and row, such as `builds.lock of granola-3f2a`.
     """
@@ -360,7 +362,7 @@ def read_json(text: str, where: str, kind: type = object) -> Any:
 
 
 def read_model(model: type[M], text: str, where: str) -> M:
-    """Return what a JSON column holds as a model; WarehouseError, which names the place (see `read_json`), for anything else."""
+    """Return the model in a JSON column; WarehouseError, naming the place (see `read_json`), if it is invalid."""
     try:
         return model.model_validate(read_json(text, where))
     except ValidationError as error:
@@ -368,5 +370,5 @@ def read_model(model: type[M], text: str, where: str) -> M:
 
 
 def read_records(db: Connection, query: str, *values: Any) -> list[dict[str, Any]]:
-    """Return the rows of a query, column → value."""
+    """Return the rows of a query, each as column → value."""
     return list(db.sql(query, params=list(values)).to_arrow_table().to_pylist())

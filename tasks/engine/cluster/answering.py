@@ -1,6 +1,6 @@
-"""What a worker runs: answers a group with what it holds, or refuses in words.
+"""Worker side of the cluster: answer a group of requests with a local model or graph, or refuse with a reason.
 
-Only workers that hold the very thing and answer with the very code are sent anything; both are compared here again.
+Requests go only to workers with exactly the required model or graph and code; both are checked here again.
 """
 
 from typing import Any
@@ -11,19 +11,19 @@ from factmill.tasks.errors import FactmillError
 from factmill.tasks.progress import say
 
 _held: list[Holding] = []
-"""What this process holds: one, once it is a worker."""
+"""What this worker process serves: one Holding; empty if the process is not a worker."""
 
 
 def hold(holding: Holding) -> None:
-    """Answer with this from now on."""
+    """Serve requests with this from now on."""
     _held[:] = [holding]
 
 
 class Question:
-    """A group as it is sent: unpickled, it is its answer.
+    """A group of requests that unpickles to its answer.
 
-    What is submitted is `pickle.loads` of it, so that the scheduler, which unpickles what is submitted as well, needs
-    nothing of factmill, and Dask looks for no tasks of its own within.
+    The submitted task is `pickle.loads` of the pickled group, so the scheduler, which unpickles tasks too, does not need
+    factmill, and Dask does not search the group for tasks.
     """
 
     def __init__(self, kind: Kind, identity: str, code: str, operation: str, asked: Any) -> None:
@@ -34,7 +34,7 @@ class Question:
 
 
 def answer(kind: Kind, identity: str, code: str, operation: str, asked: Any) -> list[Any]:
-    """Return ["answered", what was asked], or ["refused", why]; raises what may pass elsewhere, such as want of memory."""
+    """Return ["answered", answer] or ["refused", reason]; raise errors that another worker may avoid, such as MemoryError."""
     wanted = Wanted(kind, identity)
     if code != name_code():
         return ["refused", f"answers with {name_code()}, asked for was {code}"]
@@ -45,6 +45,6 @@ def answer(kind: Kind, identity: str, code: str, operation: str, asked: Any) -> 
     except FactmillError as error:
         say(f"note: the {wanted} refused {operation}: {error}")
         return ["refused", str(error)]
-    except Exception as error:  # raised on: Dask asks another worker, and its own log is off
+    except Exception as error:  # re-raise: Dask retries on another worker, and its own log is off
         say(f"note: the {wanted} failed at {operation}: {type(error).__name__}: {error}")
         raise

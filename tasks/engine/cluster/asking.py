@@ -1,7 +1,7 @@
-"""The driver's side of a cluster: groups go out, a few to each worker at a time, and answers come in as they are ready.
+"""Driver side of the cluster: send a few groups to each worker at a time and pass on answers as they arrive.
 
-A group whose worker dies is sent to another by Dask; each is handed on once. What cannot be answered ends the build in
-words: no scheduler, no worker that holds what is asked, a worker that refuses. A stop of the driver cancels what is out.
+Dask resends a group whose worker dies; each answer is passed on once. The build ends with an error message if there is no
+scheduler, no capable worker, or a worker refuses. Stopping the driver cancels groups under way.
 """
 
 import pickle
@@ -28,29 +28,29 @@ from factmill.tasks.errors import ServiceUnreachable
 from factmill.tasks.progress import say
 
 _GROUPS_A_WORKER = 3
-"""Under way at once: one that is answered and some that wait at the worker."""
+"""Groups under way per worker: one being answered, the others waiting at the worker."""
 _LOOK_EVERY_S = 1.0
 _SAY_AFTER_S = 3.0
 _SILENT_S, _GIVE_UP_S = 20.0, 120.0
-"""Without a heartbeat, of which there are one or two a second: until a worker is spoken of, and until it is sent home. A
-process that is stopped, or a machine that has lost its power, says no farewell, and Dask itself waits five to ten minutes."""
+"""Seconds without a heartbeat (one or two per second) until a worker is reported, and until it is removed. A stopped process
+or a machine without power does not sign off, and Dask itself waits five to ten minutes."""
 _CONNECT_S = 10.0
 _READ_S = 60.0
 _TRIES_AFTER_LOSS = 10
-"""Of a group whose answer went with its worker."""
+"""Maximum tries of a group whose answer was lost with its worker."""
 _TRIES_AFTER_FAULT = 2
-"""Of a group whose worker raised what may pass, such as want of memory; dead workers count apart (Dask's allowed-failures)."""
+"""Retries of a group after a transient error such as MemoryError; dead workers count apart (Dask's allowed-failures)."""
 
 Group = tuple[str, Any]
-"""Operation and what is asked, as wire.py writes it."""
+"""(Operation, arguments as encoded by wire.py)."""
 
 
 class WrongAnswer(Exception):
-    """An answer does not fit what was asked; raised by what takes it."""
+    """An answer does not fit its request; raised by the function that receives it."""
 
 
 def check_count(answered: int, asked: int) -> None:
-    """Raise WrongAnswer unless there are as many answers as questions."""
+    """Raise WrongAnswer unless the numbers of answers and requests are equal."""
     if answered != asked:
         raise WrongAnswer(f"{answered} answers to {asked} questions")
 
@@ -62,11 +62,11 @@ class Worker:
     address: str
     held: tuple[Held, ...]
     heard: float = 0.0
-    """When it was last heard of, by the scheduler's clock."""
+    """Time of its last heartbeat, by the scheduler's clock."""
 
 
 class Cluster:
-    """A Dask cluster, connected to when it is first asked."""
+    """A Dask cluster, connected on first use."""
 
     def __init__(self, compute: Compute) -> None:
         self.compute = compute
@@ -75,9 +75,9 @@ class Cluster:
         self._lock = threading.Lock()
 
     def ask(self, wanted: Wanted, groups: Sequence[Group], take: Callable[[int, Any], None]) -> None:
-        """Have every group answered; `take` gets the number of each with its answer, as soon as that has come.
+        """Send every group to capable workers; call `take` with its number and answer as soon as each answer arrives.
 
-        An answer that `take` finds to be a WrongAnswer is a ServiceUnreachable that names its worker.
+        If `take` raises WrongAnswer, raise ServiceUnreachable that names the worker.
         """
         client = self._connect()
         question = _import_question()
@@ -121,11 +121,11 @@ class Cluster:
                 future.release()
         finally:
             for _, future in under_way.values():
-                # without waiting for the scheduler, which may be the one that has gone
+                # do not wait for the scheduler, which may be down
                 future.release()
 
     def list_workers(self) -> list[Worker]:
-        """Return the workers that are there now; ServiceUnreachable when the scheduler does not answer."""
+        """Return the current workers; ServiceUnreachable if the scheduler does not answer."""
         client = self._connect()
         if client.status != "running":
             raise self._lost()
@@ -139,12 +139,12 @@ class Cluster:
         ]
 
     def list_holders(self, wanted: Wanted) -> list[Worker]:
-        """Return the workers that hold the very thing and answer with the very code."""
+        """Return the workers that have exactly this model or graph, and the same code."""
         held = Held(wanted, name_code())
         return [worker for worker in self.list_workers() if held in worker.held]
 
     def send_home(self, address: str) -> None:
-        """Have the scheduler take a worker for dead: what it has under way goes to another."""
+        """Unregister a worker from the scheduler, so that its groups under way go to another."""
         client = self._connect()
         try:
             client.sync(
@@ -157,7 +157,7 @@ class Cluster:
             raise self._lost() from error
 
     def close(self) -> None:
-        """Let go of the cluster: what is still out is cancelled."""
+        """Close the connection; groups still under way are cancelled."""
         with self._lock:
             self._is_closed = True
             if self._client is not None:
@@ -181,8 +181,11 @@ class Cluster:
             return self._client
 
     def _open_client(self) -> Any:
-        """Return a connection to the scheduler. Dask itself waits without end for one that takes a connection and says nothing: a
-        stopped process, or another server at that port."""
+        """Return a connection to the scheduler, with a timeout.
+
+        Dask itself waits forever if the connection is accepted but nothing answers: a stopped process, or another server at
+        that port.
+        """
         library, security = import_distributed(), secure(self.compute)
         opened: queue.SimpleQueue[Any] = queue.SimpleQueue()
 
@@ -210,7 +213,7 @@ class Cluster:
         return found
 
     def _read(self, future: Any, wanted: Wanted) -> Any:
-        """Return the answer that a future holds, None where it is lost; ServiceUnreachable says why there is none."""
+        """Return a future's answer, or None if it was lost; ServiceUnreachable if the request failed or was refused."""
         client = self._connect()
         try:
             if future.status in ("cancelled", "lost"):
@@ -235,7 +238,7 @@ class Cluster:
     def _wrong(self, future: Any, wanted: Wanted, error: WrongAnswer) -> ServiceUnreachable:
         try:
             workers = ", ".join(self._connect().who_has([future])[future.key])
-        except (OSError, TimeoutError):  # it has gone meanwhile
+        except (OSError, TimeoutError):  # it has left meanwhile
             workers = ""
         return ServiceUnreachable(
             f"the worker {workers or 'that has just left'} of {self.compute.address} gave a wrong answer of the {wanted}: {error}; "
@@ -250,8 +253,10 @@ class Cluster:
 
 
 class _Holders:
-    """How many workers hold what is asked, looked up once a second; those that are silent for too long are sent home, and all
-    is given up when there was none for too long."""
+    """Count of the workers that can answer a request, refreshed once a second.
+
+    Workers silent for too long are removed. If there is no worker for too long, the request is given up.
+    """
 
     def __init__(self, cluster: Cluster, wanted: Wanted) -> None:
         self._cluster, self._wanted = cluster, wanted
@@ -259,12 +264,12 @@ class _Holders:
         self._since = time.monotonic()
         self._is_told = False
         self._heard: dict[str, tuple[float, float]] = {}
-        """Address → when it was last heard of by the scheduler's clock, and since when that is so by ours."""
+        """Address → (last heartbeat by the scheduler's clock, time when we first saw that value by ours)."""
         self._silent: set[str] = set()
-        """Those of which it was said."""
+        """Addresses already reported as silent."""
 
     def count(self) -> int:
-        """Return how many; ServiceUnreachable when it was none for the seconds that the world allows."""
+        """Return the count; ServiceUnreachable if it is 0 for longer than the world's `wait_s`."""
         now = time.monotonic()
         if now - self._looked >= _LOOK_EVERY_S:
             workers = self._cluster.list_holders(self._wanted)
@@ -282,7 +287,7 @@ class _Holders:
         return 0
 
     def _is_there(self, worker: Worker, now: float) -> bool:
-        """False when a worker has just been sent home, since nothing was heard of it for too long."""
+        """Return False, and remove the worker, if it has been silent for too long."""
         if worker.address not in self._heard or self._heard[worker.address][0] != worker.heard:
             self._heard[worker.address] = worker.heard, now
             self._silent.discard(worker.address)
@@ -304,7 +309,7 @@ class _Holders:
 
 
 def explain_lack(wanted: Wanted, workers: Sequence[Worker], address: str) -> str:
-    """Return why no worker is sent what is asked, and what to do."""
+    """Return why no worker can answer the request, and what to do."""
     advice = f"start one on a machine that has it: factmill worker --address {address}"
     if not workers:
         return f"no worker has joined {address}, so nobody can answer for the {wanted}: {advice}"
@@ -326,13 +331,13 @@ def explain_lack(wanted: Wanted, workers: Sequence[Worker], address: str) -> str
 
 
 def _leave_numbers_out(identity: str) -> str:
-    """Return name and digest of a model's identity (name@digest-numbers-device); a digest alone as it is."""
+    """Return name and digest of a model's identity (name@digest-numbers-device); a bare digest is returned unchanged."""
     name, at, known_by = identity.rpartition("@")
     return f"{name}{at}{known_by.partition('-')[0]}"
 
 
 def _import_question() -> Callable[..., object]:
-    # what a worker runs imports all models; the driver needs it only where it has something to ask
+    # the worker's module imports all models; the driver needs it only when it sends a request
     from factmill.tasks.engine.cluster.answering import Question
 
     return Question

@@ -1,4 +1,4 @@
-"""What a worker holds: models and graphs that were checked, each by its digest, and opened when first asked."""
+"""Models and graphs that a worker serves, verified by digest and opened on first use."""
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -31,21 +31,21 @@ from factmill.tasks.models.model_folder import ModelManifest, check_model, read_
 from factmill.tasks.models.services import serve_perplexity, serve_translator
 
 Answer = Callable[[str, Any], Any]
-"""Operation and what is asked, as wire.py writes it → the answer, written so too."""
+"""(Operation, arguments) → answer, both encoded by wire.py."""
 
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """A model or graph that a worker holds."""
+    """A model or graph that a worker can serve."""
 
     wanted: Wanted
     name: str
-    """As its folder has it."""
+    """Name of its folder."""
     open: Callable[[], Answer]
 
 
 class Holding:
-    """All that a worker holds; each is opened once."""
+    """All models and graphs that a worker serves; each is opened once."""
 
     def __init__(self, offers: Sequence[Offer]) -> None:
         self._offers = {offer.wanted: offer for offer in offers}
@@ -56,7 +56,7 @@ class Holding:
         return wanted in self._offers
 
     def answer(self, wanted: Wanted, operation: str, asked: Any) -> Any:
-        """Return what a model or graph says; one caller at a time, since each uses all cores that it may."""
+        """Return the answer of a model or graph; one caller at a time, since each uses all available cores."""
         with self._lock:
             if wanted not in self._opened:
                 self._opened[wanted] = self._offers[wanted].open()
@@ -64,7 +64,7 @@ class Holding:
 
 
 def offer_model(path: Path, device: Device, threads: int | None) -> list[Offer]:
-    """Return a model folder in every way of computing that it can be asked in; UsageError when it is damaged."""
+    """Return a model folder's offers, one for each compute type; UsageError if the folder is damaged."""
     manifest = check_model(path, read_model(path).kind)
     match manifest.kind:
         case "embedder":
@@ -87,7 +87,7 @@ def offer_model(path: Path, device: Device, threads: int | None) -> list[Offer]:
 
 
 def offer_graph(name: str, folder: Path) -> Offer:
-    """Return a local graph; GraphError when there is none of that name, or it is damaged."""
+    """Return the offer of a local graph; GraphError if it does not exist or is damaged."""
     manifest = read_manifest(name, folder)
     return Offer(
         Wanted("graph", manifest.digest), name, lambda: _answer_paths(Graph(graph_path(name, folder), manifest))
@@ -95,7 +95,7 @@ def offer_graph(name: str, folder: Path) -> Offer:
 
 
 def _offer_numbers(path: Path, manifest: ModelManifest, device: Device, threads: int | None) -> Iterator[Offer]:
-    """Yield a translator or language model in each kind of numbers, of which its identity is a matter."""
+    """Yield a translator or language model once for each compute type, since that is part of its identity."""
     kinds: list[ComputeType | None] = [None, "float32"]
     if name_device(device) == "cuda":
         kinds.append("float16")
@@ -108,7 +108,7 @@ def _offer_numbers(path: Path, manifest: ModelManifest, device: Device, threads:
 
 
 def _offer_one(path: Path, manifest: ModelManifest, device: Device, numbers: ComputeType, threads: int | None) -> Offer:
-    # by its absolute path, which a name in a home would not be
+    # use the absolute path; a name would be resolved in a home
     folder, home = absolute_path(path), path
     if manifest.kind == "translator":
         identity = translate.identify_translator(folder, home, device, numbers)

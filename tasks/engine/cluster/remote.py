@@ -1,4 +1,4 @@
-"""Models and graphs that are on the workers of a cluster, with the manners of those on this machine."""
+"""Models and graphs on a cluster's workers, with the same interfaces as local ones."""
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
@@ -33,13 +33,13 @@ from factmill.tasks.text.values.literals import Date, Number
 Ints = npt.NDArray[np.int64]
 
 _LEAST_LETTERS, _MOST_LETTERS = 2_048, 32_768
-"""Of a group of texts: from some dozen on batches fill up, and some hundred take any worker seconds."""
+"""Characters per group of texts: a few dozen texts fill batches, a few hundred take any worker seconds."""
 _LEAST_PAIRS, _MOST_PAIRS = 1_000, 50_000
-"""Of a group of pairs between which paths are looked for: some microseconds each."""
+"""Pairs per group for path search, which takes some microseconds per pair."""
 
 
 class RemoteModel:
-    """A translator or language model as a service."""
+    """A translator or language model on a cluster, as a service."""
 
     is_outside = True
 
@@ -67,7 +67,7 @@ class RemoteModel:
 
 @dataclass(slots=True)
 class RemoteEmbedder:
-    """A sentence encoder (models.embed.Embedder)."""
+    """A sentence encoder on a cluster (models.embed.Embedder)."""
 
     name: str
     digest: str
@@ -91,7 +91,7 @@ class RemoteEmbedder:
 
 @dataclass(frozen=True, slots=True)
 class RemoteCrossEncoder:
-    """A cross-encoder (models.cross_encoder.PairScorer)."""
+    """A cross-encoder on a cluster (models.cross_encoder.PairScorer)."""
 
     name: str
     digest: str
@@ -118,10 +118,10 @@ class RemoteCrossEncoder:
 
 @dataclass(frozen=True, slots=True)
 class RemotePaths:
-    """What finds paths in a local graph (core.paths.PathFinder)."""
+    """Path finder in a local graph on a cluster (core.paths.PathFinder)."""
 
     digest: str
-    """The graph's."""
+    """Digest of the graph."""
     _cluster: Cluster
 
     def find_item_paths(self, subjects: Ints, objects: Ints, options: PathOptions) -> FoundPaths:
@@ -176,14 +176,14 @@ class RemotePaths:
 
 
 def open_remote_embedder(path: Path, cluster: Cluster) -> RemoteEmbedder:
-    """Return the sentence encoder of a model folder, of which only what it says of itself is read here."""
+    """Return a remote sentence encoder; only manifest and settings of its model folder are read here."""
     manifest = read_model(path, "embedder")
     settings = read_settings(path, manifest, EncoderSettings)
     return RemoteEmbedder(manifest.name, manifest.digest, settings.dimensions, cluster)
 
 
 def open_remote_cross_encoder(path: Path, cluster: Cluster) -> RemoteCrossEncoder:
-    """Return the cross-encoder of a model folder, of which only what it says of itself is read here."""
+    """Return a remote cross-encoder; only manifest and settings of its model folder are read here."""
     manifest = read_model(path, "cross-encoder")
     settings = read_settings(path, manifest, CrossEncoderSettings)
     return RemoteCrossEncoder(manifest.name, manifest.digest, settings, cluster)
@@ -196,7 +196,7 @@ def _ask_by_weight(
     write: Callable[[Sequence[int]], Group],
     take: Callable[[Sequence[int], Any], None],
 ) -> None:
-    """Have all places answered, in groups of such as weigh alike."""
+    """Send all places to the cluster, in groups of similar weight."""
     if not weights:
         return
     groups = cut_groups(weights, len(cluster.list_holders(wanted)), _LEAST_LETTERS, _MOST_LETTERS)
@@ -204,7 +204,7 @@ def _ask_by_weight(
 
 
 def _put_rows(table: npt.NDArray[Any], places: Sequence[int], written: Any) -> None:
-    """Put the rows of an array that came from a worker where they belong."""
+    """Copy the rows of a worker's encoded array into the table at these places; WrongAnswer if the shape differs."""
     rows = read_array(written)
     check_count(len(rows), len(places))
     if rows.shape[1:] != table.shape[1:]:
@@ -213,7 +213,7 @@ def _put_rows(table: npt.NDArray[Any], places: Sequence[int], written: Any) -> N
 
 
 def _shift(found: FoundPaths, start: int) -> FoundPaths:
-    """Return what was found for a range of pairs, numbered as in the whole."""
+    """Return the found paths of a range of pairs, with pair numbers offset by `start`."""
     return FoundPaths(
         _shift_pairs(found.paths, start),
         _shift_pairs(found.pairs, start),

@@ -1,8 +1,8 @@
-"""What goes to a worker of a cluster and comes back: groups of requests, what a worker has to have for them, and Dask, which carries them.
+"""Wire format between driver and workers: encoded requests, requirements on workers, grouping, and set-up of Dask.
 
-Exact batches hold texts of one length (models/exact_batches.py), so a group takes texts of lengths that lie together: its
-batches then fill up nearly as those of all texts would. The longest come first, so that at the end workers wait for
-short ones. Groups are small enough that a worker that dies takes little along, and that every worker has some.
+Exact batches hold texts of one length (models/exact_batches.py), so a group takes texts of similar lengths: its batches
+then fill up nearly as well as with all texts. The longest texts are sent first, so that at the end workers wait only for
+short ones. Groups are small, so that a dying worker loses little and every worker gets some.
 """
 
 import importlib
@@ -30,66 +30,66 @@ from factmill.tasks.text.values.literals import Date, Number
 
 
 def write_calls(calls: Sequence[Call]) -> list[Any]:
-    """Return calls to one service: [operation, parts] each."""
+    """Encode calls to one service, each as [operation, parts]."""
     return [[call.operation, dict(call.parts)] for call in calls]
 
 
 def read_calls(service: str, written: Sequence[Any]) -> list[Call]:
-    """Return the calls that were written."""
+    """Decode calls to a service."""
     return [Call(service, operation, parts) for operation, parts in written]
 
 
 def write_reply(reply: Reply) -> list[Any]:
-    """Return a reply's fields in their order."""
+    """Encode a reply as a list of its fields in order."""
     return list(astuple(reply))
 
 
 def read_reply(written: Sequence[Any]) -> Reply:
-    """Return the reply that was written."""
+    """Decode a reply."""
     return Reply(*written)
 
 
 def write_array(array: npt.NDArray[Any]) -> list[Any]:
-    """Return type, shape and bytes of an array."""
+    """Encode an array as [type, shape, bytes]."""
     return [array.dtype.str, list(array.shape), array.tobytes()]
 
 
 def read_array(written: Sequence[Any]) -> npt.NDArray[Any]:
-    """Return the array that was written."""
+    """Decode an array."""
     kind, shape, content = written
     return np.frombuffer(content, np.dtype(kind)).reshape(shape)
 
 
 def write_options(options: PathOptions) -> list[Any]:
-    """Return which paths are wanted."""
+    """Encode the options of a path search."""
     return [options.all_hops, sorted(options.ignored), options.most_paths]
 
 
 def read_options(written: Sequence[Any]) -> PathOptions:
-    """Return the options that were written."""
+    """Decode the options of a path search."""
     all_hops, ignored, most_paths = written
     return PathOptions(all_hops, frozenset(ignored), most_paths)
 
 
 def write_literals(objects: Sequence[Date] | Sequence[Number]) -> list[Any]:
-    """Return dates or numbers, all of one kind, and which they are."""
+    """Encode dates or numbers, all of one kind, as [kind, values]."""
     is_date = bool(objects) and isinstance(objects[0], Date)
     return ["date" if is_date else "number", [list(astuple(each)) for each in objects]]
 
 
 def read_literals(written: Sequence[Any]) -> list[Date] | list[Number]:
-    """Return the dates or numbers that were written."""
+    """Decode dates or numbers."""
     kind, values = written
     return [Date(*each) for each in values] if kind == "date" else [Number(*each) for each in values]
 
 
 def write_found(found: FoundPaths) -> list[Any]:
-    """Return found paths as two Arrow tables in bytes, and the problems by pair."""
+    """Encode found paths as the bytes of two Arrow tables and a list of [pair, problem]."""
     return [_write_table(found.paths), _write_table(found.pairs), [[pair, why] for pair, why in found.problems.items()]]
 
 
 def read_found(written: Sequence[Any]) -> FoundPaths:
-    """Return the found paths that were written."""
+    """Decode found paths."""
     paths, pairs, problems = written
     return FoundPaths(_read_table(paths), _read_table(pairs), dict(problems))
 
@@ -108,21 +108,21 @@ def _read_table(packed: bytes) -> pa.Table:
 
 
 def import_distributed() -> Any:
-    """Return the library; SettingsError says what to install. What it logs is left out: our errors tell it."""
+    """Return the library `distributed` with its logs off, since our errors report them; SettingsError if not installed."""
     try:
         library = importlib.import_module("distributed")
     except ImportError as error:
         raise SettingsError(
             f"a cluster needs {error.name or 'distributed'}, which is not installed: pip install 'factmill[dask]'"
         ) from error
-    # some of its loggers have levels of their own, which that of the first does not reach
+    # some of its loggers have levels of their own, which the parent's does not override
     for name in ["distributed", *(each for each in logging.root.manager.loggerDict if each.startswith("distributed."))]:
         logging.getLogger(name).setLevel(logging.CRITICAL + 1)
     return library
 
 
 def make_security(ca_file: str, cert_file: str, key_file: str, role: str) -> Any:
-    """Return what a tls:// connection is made with, or None for a plain one; `role`: client or worker."""
+    """Return Dask's security settings for a tls:// connection, or None for a plain one; `role`: client or worker."""
     if not ca_file:
         return None
     return import_distributed().Security(
@@ -133,7 +133,7 @@ def make_security(ca_file: str, cert_file: str, key_file: str, role: str) -> Any
 
 
 def secure(compute: Compute) -> Any:
-    """Return what the driver connects with; SettingsError when a file of certificates is not there."""
+    """Return the driver's security settings; SettingsError if a certificate file is missing."""
     require_files((compute.ca_file, compute.cert_file, compute.key_file))
     return make_security(compute.ca_file, compute.cert_file, compute.key_file, "client")
 
@@ -141,19 +141,19 @@ def secure(compute: Compute) -> Any:
 Kind = Literal["translator", "perplexity", "embedder", "cross-encoder", "graph"]
 
 ANSWERING = "factmill.tasks.engine.cluster.answering"
-"""Module of what workers run."""
+"""Module that workers run."""
 _LIBRARIES = ("ctranslate2", "numpy", "sentencepiece", "tokenizers")
-"""Whose versions may turn a bit of what a model says."""
+"""Libraries whose version may change bits of a model's output."""
 _MARK = "factmill"
 
 
 @dataclass(frozen=True, order=True, slots=True)
 class Wanted:
-    """A model or graph."""
+    """Requirement on a worker: a model or graph, by identity."""
 
     kind: Kind
     identity: str
-    """Of a translator or language model, name, digest and numbers it computes in; else the digest."""
+    """Name, digest and compute type of a translator or language model; the digest otherwise."""
 
     def __str__(self) -> str:
         return f"{self.kind} {self.identity}"
@@ -161,20 +161,20 @@ class Wanted:
 
 @dataclass(frozen=True, order=True, slots=True)
 class Held:
-    """A model or graph as a worker holds it."""
+    """Capability of a worker: a model or graph, with the code that it runs."""
 
     wanted: Wanted
     code: str
-    """What the worker answers with (`name_code`)."""
+    """Version of the worker's code and libraries (`name_code`)."""
 
 
 def name_resource(held: Held) -> str:
-    """Return the name by which the scheduler knows what a worker holds."""
+    """Return the name of a capability as a resource of Dask's scheduler."""
     return json.dumps([_MARK, held.wanted.kind, held.wanted.identity, held.code])
 
 
 def read_resource(name: str) -> Held | None:
-    """Return what a resource's name says; None for one that is not ours."""
+    """Parse a resource name; None if it is not factmill's."""
     try:
         mark, kind, identity, code = json.loads(name)
     except (ValueError, TypeError):
@@ -184,13 +184,13 @@ def read_resource(name: str) -> Held | None:
 
 @cache
 def name_code() -> str:
-    """Return what replies are computed with: our version, the code that answers, and the libraries it rests on."""
+    """Return, as text, the digest of the worker's code and the versions of libraries that affect its answers."""
     versions = " ".join(f"{each} {importlib.metadata.version(each)}" for each in _LIBRARIES)
     return f"factmill {digest_closure([ANSWERING], read_code())[:12]} {versions}"
 
 
 def list_wanted(world: World, home: Path) -> list[Wanted]:
-    """Return the models and the graph that a world names and a cluster answers for; UsageError for one that is damaged."""
+    """Return the models and the graph of a world that a cluster computes; UsageError if one is damaged."""
     from factmill.tasks.graph.folders import read_manifest
     from factmill.tasks.models.embed import CHAR_NGRAMS
 
@@ -211,9 +211,10 @@ _GROUPS_A_WORKER = 4
 
 
 def cut_groups(weights: Sequence[int], workers: int, least: int, most: int) -> list[list[int]]:
-    """Return all places in groups, the heaviest first; `weights`: one a place, such as letters of a text.
+    """Return all places in groups, the heaviest first; `weights`: one per place, such as a text's characters.
 
-    A group weighs what gives each worker some groups, but at least `least` and at most `most`, unless one place is more.
+    A group's weight is chosen to give each worker several groups, but at least `least` and at most `most`; a single place
+    may exceed it.
     """
     budget = min(max(sum(weights) // (max(workers, 1) * _GROUPS_A_WORKER), least), most)
     groups: list[list[int]] = []
@@ -228,6 +229,6 @@ def cut_groups(weights: Sequence[int], workers: int, least: int, most: int) -> l
 
 
 def cut_ranges(count: int, workers: int, least: int, most: int) -> list[range]:
-    """Return `count` places in ranges of one size, as `cut_groups` would choose it."""
+    """Return `count` places as ranges of equal size, chosen as in `cut_groups`; the last may be shorter."""
     size = min(max(count // (max(workers, 1) * _GROUPS_A_WORKER), least), most)
     return [range(start, min(start + size, count)) for start in range(0, count, size)]

@@ -1,6 +1,6 @@
-"""A worker: joins a cluster with the models and graphs that it holds, and leaves nothing behind when it goes.
+"""Worker process: join a cluster, serve models and graphs, and leave no files when it stops.
 
-One process is one worker and answers one group at a time, since a model uses all the cores, or the GPU, that it is given.
+One process is one worker and answers one group at a time, since a model uses all its cores, or its GPU.
 """
 
 import asyncio
@@ -32,9 +32,9 @@ _JOIN_S = 30.0
 def find_offers(
     home: Path, models: Sequence[str], graphs: Sequence[str], device: Device, threads: int | None, tell: Tell
 ) -> list[Offer]:
-    """Return what is to be held: the models and graphs named, or, when none is, all of the home that are whole.
+    """Return the models and graphs to serve: those named, or by default all undamaged ones of the home.
 
-    Their files are read and compared with their digests. UsageError or GraphError for one that is named and damaged.
+    Files are checked against their digests. UsageError or GraphError if a named one is damaged.
     """
     if device != "auto":
         choose_device(device)
@@ -50,7 +50,7 @@ def find_offers(
 
 
 def check_options(address: str, files: tuple[str, str, str]) -> None:
-    """Raise UsageError unless an address can be a scheduler's, and has the PEM files that it needs."""
+    """Raise UsageError unless the address can be a scheduler's and has the PEM files that it needs."""
     try:
         check_scheduler(address)
         check_files(address, files)
@@ -66,10 +66,10 @@ def work(
     host: str = "",
     files: tuple[str, str, str] = ("", "", ""),
 ) -> int:
-    """Answer what the scheduler sends until it goes, or this process is stopped; return the number of that signal.
+    """Serve the scheduler's requests until a signal stops this process; return the signal's number.
 
-    `files`: PEM files of the authority, the certificate and its key, for a tls:// address. ServiceUnreachable when the scheduler
-    does not answer, or has gone.
+    `files`: PEM files of the authority, the certificate and its key, for a tls:// address. ServiceUnreachable if the
+    scheduler does not answer, or goes away.
     """
     library = import_distributed()
     security = make_security(*files, "worker")
@@ -80,7 +80,7 @@ def work(
             "resources": {name_resource(Held(offer.wanted, name_code())): 1 for offer in offers},
             "local_directory": folder,
             "security": security,
-            # models are what fills the memory; it is no reason to pause
+            # models fill the memory, which is no reason to pause
             "memory_limit": 0,
             "dashboard": False,
             "death_timeout": _JOIN_S,
@@ -91,7 +91,7 @@ def work(
 async def _work(library: Any, address: str, options: dict[str, Any], tell: Tell) -> int:
     try:
         worker = library.Worker(address, **options)
-    except ValueError as error:  # of a host that cannot be one, or of settings of Dask's own
+    except ValueError as error:  # an invalid host, or invalid settings of Dask
         raise UsageError(f"no worker can be started with these options: {error}") from error
     stops: list[int] = []
 
@@ -116,7 +116,7 @@ async def _work(library: Any, address: str, options: dict[str, Any], tell: Tell)
             f"the scheduler at {address} has gone away, or sent this worker home; start it again to join anew"
         )
     tell("leaving: what this worker has under way goes to another")
-    # what it computes just now cannot be broken off, and is not waited for; nor is joining
+    # the current computation cannot be interrupted; do not wait for it, nor for joining
     joining.cancel()
     await asyncio.gather(joining, return_exceptions=True)
     await worker.close(timeout=1, executor_wait=False, nanny=False)
@@ -127,7 +127,7 @@ async def _join(worker: Any, address: str, host: str) -> None:
     try:
         await worker
     except Exception as error:
-        cause = error.__cause__ or error  # Dask's own says no more than that it failed
+        cause = error.__cause__ or error  # Dask's own error says only that it failed
         why = str(cause).partition("\n")[0].rstrip(".") or type(cause).__name__
         if host and isinstance(cause, OSError):
             raise UsageError(f"--host {host}: expected an address of this machine ({why})") from error
@@ -137,8 +137,8 @@ async def _join(worker: Any, address: str, host: str) -> None:
 
 
 def _list_all_models(home: Path) -> Iterator[Path]:
-    """Yield the folders of a home's models and of those that come with factmill."""
-    # the packaged encoder is made a folder of the home's on first use
+    """Yield the folders of a home's models and of the models packaged with factmill."""
+    # the packaged encoder is unpacked to a folder in the home on first use
     if choose_embedder(home) == PACKAGED:
         find_embedder(PACKAGED, home)
     folder = models_folder(home)
@@ -148,7 +148,7 @@ def _list_all_models(home: Path) -> Iterator[Path]:
 
 
 def _find_model(name: str, home: Path) -> Path:
-    """Return the folder of a model by its name or path; UsageError says what there is."""
+    """Return a model's folder by name or path; UsageError lists the known models."""
     known = {translate.EMBEDDED: translate.EMBEDDED_FOLDER, perplexity.EMBEDDED: perplexity.EMBEDDED_FOLDER}
     if name in known:
         return known[name]

@@ -1,9 +1,8 @@
-"""Which definitions a definition rests on, and what each of them computes, by digest.
+"""Collect all definitions that a definition depends on, with a digest of each one's code.
 
-Told from the text of modules alone: nothing is run. A definition is a function, a class with all its methods, or what a
-module binds to a name; it rests on every name that it mentions, be it in its body, in its decorators or in annotations.
-What a definition computes is its syntax tree without comments, docstrings and formatting, so that the digest is the same
-under every Python from 3.11 on.
+The analysis uses only the text of modules and runs nothing. A definition is a function, a class with all its methods, or a
+module's name binding; it depends on every name in its body, decorators and annotations. The digest covers the syntax tree
+without comments, docstrings and formatting, and is the same in every Python from 3.11 on.
 """
 
 import ast
@@ -17,7 +16,7 @@ from factmill.tasks.core.fingerprints import digest_bytes
 from factmill.tasks.errors import BuildError
 
 ALONE = "(statements)"
-"""Name of what a module does beside binding names: loops, calls, checks."""
+"""Name for a module's statements that bind no names: loops, calls, checks."""
 _DECIDING = frozenset(
     [
         "answers",
@@ -51,7 +50,7 @@ _DECIDING = frozenset(
         "wiki",
     ]
 )
-"""Fields of a record (of a benchmark, an evaluation or what one is made of, an operation) that decide rows; the others say how rows are shown and explained."""
+"""Fields of a record (benchmark, evaluation and its parts, operation) that affect rows; others affect only their display."""
 _COMPOUND = (ast.For, ast.While, ast.With, ast.If, ast.Try, ast.Match)
 _RECORDS = frozenset({"Benchmark", "Evaluation", "Operation", "make_closed_book"})
 _DIGITS = 16
@@ -59,19 +58,19 @@ _DIGITS = 16
 
 @dataclass(frozen=True, slots=True)
 class Reached:
-    """What definitions rest on."""
+    """Everything that some definitions depend on."""
 
     digests: Mapping[str, Mapping[str, str]]
-    """Module → definition → digest of what it computes; both sorted."""
+    """Module → definition → digest of its code; both sorted."""
     rooms: frozenset[str]
-    """Packages of ours that are mentioned, whose definitions have no digest."""
+    """Packages of factmill that are used and count by version, so their definitions have no digest."""
     libraries: frozenset[str]
-    """Top-level names of modules of others, without Python's own."""
+    """Top-level module names of third-party libraries, without the standard library."""
 
 
 @dataclass(slots=True)
 class _Module:
-    """The names of a module."""
+    """Names that a module defines and imports."""
 
     definitions: dict[str, list[ast.stmt]] = field(default_factory=dict)
     imports: dict[str, tuple[str, str | None]] = field(default_factory=dict)
@@ -84,11 +83,12 @@ def reach_definitions(
     room_of: Callable[[str], str | None],
     crossed: frozenset[str] = frozenset(),
 ) -> Reached:
-    """Return what these definitions, as (module, name), rest on, themselves among them; BuildError for one that is not there.
+    """Return everything that these definitions, given as (module, name), depend on, including themselves.
 
-    `code`: dotted name → text, a package's own module called `package.__init__`; `room_of`: module → "" where its
-    definitions count, the name of its room where they do not, None where it does not count. `crossed`: rooms whose
-    definitions do not count and are followed all the same, to those of ours that they rest on.
+    `code`: dotted name → text; a package's own module is called `package.__init__`. `room_of`: module → "" if its
+    definitions count, the name of its package if that counts by version, None if it does not count. `crossed`: packages
+    that count by version but are followed all the same, to our definitions that they use. BuildError for an unknown
+    definition.
     """
     todo = [(module, name) for module, name in starts]
     if missing := [
@@ -139,7 +139,7 @@ def reach_definitions(
 
 
 def _resolve(mentioned: tuple[str, ...], module: str, names: _Module, code: Mapping[str, str]) -> tuple[str, str]:
-    """Return the definition, as (module, name), that a dotted name means; one of this module that nothing binds is Python's."""
+    """Return the definition, as (module, name), of a dotted name; an unbound name of this module is a builtin."""
     first, *more = mentioned
     if first not in names.imports:
         return module, first
@@ -151,7 +151,7 @@ def _resolve(mentioned: tuple[str, ...], module: str, names: _Module, code: Mapp
 
 
 def _find_import(source: str, name: str | None, code: Mapping[str, str]) -> tuple[str, str]:
-    """Return what an import binds: a name in a module, or `*` in it for a module as a whole."""
+    """Return what an import binds, as (module, name); name is `*` for a whole module."""
     if name is None:
         return source, "*"
     inner = f"{source}.{name}"
@@ -159,7 +159,7 @@ def _find_import(source: str, name: str | None, code: Mapping[str, str]) -> tupl
 
 
 def _describe_import(module: str, name: str, code: Mapping[str, str], room_of: Callable[[str], str | None]) -> str:
-    """Return what an imported name means: its module where that counts, its room where that does not, and its name there."""
+    """Return an imported name's origin as `module:name`, or `package:name` if its package counts by version."""
     passed: set[tuple[str, str]] = set()
     while module in code and (module, name) not in passed:
         imports = _read_module(module, code[module]).imports
@@ -173,7 +173,7 @@ def _describe_import(module: str, name: str, code: Mapping[str, str], room_of: C
 
 @cache
 def _read_definition(module: str, text: str, name: str) -> tuple[str, tuple[tuple[str, ...], ...]]:
-    """Return the digest of the syntax tree of a definition, and the dotted names that it mentions, sorted."""
+    """Return the digest of a definition's syntax tree, and the dotted names in it, sorted."""
     statements = _read_module(module, text).definitions[name]
     described = "\n".join(map(_describe, statements))
     mentioned = {each for one in statements for each in _list_names(one)}
@@ -188,7 +188,7 @@ def _read_module(module: str, text: str) -> _Module:
     for statements in list(found.definitions.values()):
         for node in (inner for each in statements for inner in ast.walk(each)):
             if isinstance(node, ast.Import | ast.ImportFrom):
-                # inside a function: what it binds there is taken to mean the same in the whole module
+                # an import inside a function is assumed to mean the same in the whole module
                 for name, meant in _list_imports(module, node):
                     found.imports.setdefault(name, meant)
     return found
@@ -201,7 +201,7 @@ def _read_statement(module: str, statement: ast.stmt, found: _Module) -> None:
     if isinstance(statement, ast.If | ast.Try) and all(
         isinstance(each, ast.Import | ast.ImportFrom | ast.Pass) for each in statement.body
     ):
-        # imports for types alone, or of what may not be installed
+        # imports only for types, or of optional libraries
         for each in statement.body:
             _read_statement(module, each, found)
     if isinstance(statement, ast.Assign | ast.AnnAssign) and isinstance(statement.value, ast.Call):
@@ -210,7 +210,7 @@ def _read_statement(module: str, statement: ast.stmt, found: _Module) -> None:
             called.keywords = [each for each in called.keywords if each.arg in _DECIDING]
     bound = _list_bound(statement)
     if not _is_docstring(statement):
-        # a loop may change what other statements bind
+        # a loop may change names that other statements bind
         for name in dict.fromkeys(bound if bound and not isinstance(statement, _COMPOUND) else [*bound, ALONE]):
             found.definitions.setdefault(name, []).append(statement)
 
@@ -228,12 +228,12 @@ def _list_imports(module: str, node: ast.Import | ast.ImportFrom) -> Iterator[tu
 
 
 def _list_bound(statement: ast.stmt) -> list[str]:
-    """Return the names that a statement of a module binds."""
+    """Return the names that a module-level statement binds."""
     if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
         return [statement.name]
     if isinstance(statement, ast.Assign | ast.AnnAssign | ast.AugAssign):
         targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
-        # what is set in something else (`table["x"] = …`) belongs to that
+        # an assignment into an object (`table["x"] = …`) belongs to that object's name
         return [node.id for target in targets for node in ast.walk(target) if isinstance(node, ast.Name)]
     stored = (node for node in ast.walk(statement) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store))
     inner = (node.name for node in ast.walk(statement) if isinstance(node, ast.FunctionDef | ast.ClassDef))
@@ -241,7 +241,7 @@ def _list_bound(statement: ast.stmt) -> list[str]:
 
 
 def _list_names(definition: ast.stmt) -> Iterator[tuple[str, ...]]:
-    """Yield the dotted names that a definition mentions, those of quoted annotations too."""
+    """Yield the dotted names in a definition, including those in quoted annotations."""
     todo: list[ast.AST] = [definition]
     while todo:
         node = todo.pop()
@@ -259,13 +259,13 @@ def _list_names(definition: ast.stmt) -> Iterator[tuple[str, ...]]:
 
 
 def _list_quoted(node: ast.AST) -> Iterator[ast.stmt]:
-    """Yield the annotations of a node that stand in quotes."""
+    """Yield the parsed quoted annotations of a node."""
     for annotation in (getattr(node, "annotation", None), getattr(node, "returns", None)):
         for part in ast.walk(annotation) if annotation else ():
             if isinstance(part, ast.Constant) and isinstance(part.value, str):
                 try:
                     yield from ast.parse(part.value).body
-                except SyntaxError:  # a literal of other words
+                except SyntaxError:  # a Literal with other text
                     continue
 
 
@@ -278,7 +278,7 @@ def _is_docstring(statement: ast.stmt) -> bool:
 
 
 def _describe(node: Any) -> str:
-    """Return a syntax tree as text: without docstrings, places in the file, and fields that are empty."""
+    """Return a syntax tree as text, without docstrings, positions and empty fields."""
     if isinstance(node, list):
         return f"[{','.join(_describe(each) for each in node if not isinstance(each, ast.stmt) or not _is_docstring(each))}]"
     if not isinstance(node, ast.AST):
@@ -287,9 +287,7 @@ def _describe(node: Any) -> str:
         parts: list[str] = []
         text = ""
         for part in node.values:
-            if isinstance(
-                part, ast.Constant
-            ):  # constants that follow each other are one: Python 3.12 cuts them otherwise
+            if isinstance(part, ast.Constant):  # join adjacent constants: Python 3.12 splits them differently
                 text += str(part.value)
                 continue
             parts += [repr(text), _describe(part)]

@@ -1,7 +1,7 @@
-"""What the services and models of a world are known by: in locks, and in recorded calls.
+"""Identities of a world's services and models, as used in manifests and recorded calls; and maximum ages of their replies.
 
-Identities are known without opening anything, so that a build whose calls are all recorded starts no server and no
-client. The embedded world's services are named by the content of the world, never by the port they happen to have.
+Identities are determined without opening services, so a build whose calls are all recorded starts no server and no client.
+Services of the embedded world are identified by the world's content, never by their port.
 """
 
 import math
@@ -19,14 +19,14 @@ from factmill.tasks.text.ages import read_age
 
 @cache
 def world_identity() -> str:
-    """Return the identity of the embedded world: named by the content of its files."""
+    """Return the identity of the embedded world: a digest of its files."""
     from factmill.tasks.world.data import digest_world
 
     return f"embedded-{digest_world()[:16]}"
 
 
 def wikidata_identity(world: World, home: Path) -> str:
-    """Return the identity of a world's Wikidata; SettingsError when it names none."""
+    """Return the identity of a world's Wikidata; SettingsError if the world names none."""
     world.require("wikidata")
     if world.wikidata.engine == "graph":
         from factmill.tasks.graph.lookup import open_graph
@@ -37,7 +37,7 @@ def wikidata_identity(world: World, home: Path) -> str:
 
 
 def check_graph_languages(world: World, home: Path, languages: Sequence[str]) -> None:
-    """Raise UsageError when a world's Wikidata is a local graph without labels in some of these languages."""
+    """Raise UsageError if a world's Wikidata is a local graph without labels in one of these languages."""
     if world.wikidata.engine == "graph":
         from factmill.tasks.graph.lookup import open_graph
 
@@ -49,7 +49,7 @@ def check_graph_languages(world: World, home: Path, languages: Sequence[str]) ->
 
 
 def embedder_name(world: World, home: Path) -> str:
-    """Return the name of a world's sentence encoder: the one it names, or the paper's where it is at hand."""
+    """Return the name of a world's sentence encoder: the one it names, or by default the paper's if available."""
     from factmill.tasks.models.embed import choose_embedder
 
     settings = world.models.get("embedder")
@@ -65,12 +65,12 @@ def embedder_identity(world: World, home: Path) -> dict[str, str]:
 
 
 def has_translator(world: World) -> bool:
-    """True when a world names a translator."""
+    """True if a world names a translator."""
     return "translator" in world.models
 
 
 def translator_model(world: World) -> Model:
-    """Return the settings of a world's translator; SettingsError when it has none."""
+    """Return the settings of a world's translator; SettingsError if it has none."""
     if settings := world.models.get("translator"):
         return settings
     raise SettingsError(
@@ -88,7 +88,7 @@ def translator_identity(world: World, home: Path) -> str:
 
 
 def perplexity_model(world: World) -> Model:
-    """Return the settings of a world's language model that weighs texts; SettingsError when it names none."""
+    """Return the settings of a world's perplexity model; SettingsError if it names none."""
     if settings := world.models.get("perplexity"):
         return settings
     raise SettingsError(
@@ -99,7 +99,7 @@ def perplexity_model(world: World) -> Model:
 
 
 def perplexity_identity(world: World, home: Path) -> str:
-    """Return the identity of a world's language model that weighs texts."""
+    """Return the identity of a world's perplexity model."""
     from factmill.tasks.models.perplexity import identify_perplexity
 
     settings = perplexity_model(world)
@@ -109,14 +109,14 @@ def perplexity_identity(world: World, home: Path) -> str:
 
 
 def service_identities(world: World, home: Path) -> dict[str, str]:
-    """Return the identity of each service that a world names, by which a lock knows it."""
+    """Return service → identity, for each service that a world names, as used in manifests."""
     urls = {name: url for name, url in service_urls(world).items() if name != "wikidata" and url}
     wikidata = {"wikidata": wikidata_identity(world, home)} if world.has("wikidata") else {}
     return wikidata | {name: identify_service(name, url) for name, url in urls.items()}
 
 
 def service_urls(world: World) -> dict[str, str]:
-    """Return the URL of each service of a world."""
+    """Return service → URL for each service of a world."""
     return {name: getattr(world, name).url for name in ("wikidata", "wikipedia", "pageviews", "falcon", "dbpedia")}
 
 
@@ -126,10 +126,10 @@ def identify_service(name: str, url: str) -> str:
 
 
 def find_max_ages(world: World, given: str | None) -> dict[str, float]:
-    """Return identity → seconds that a recorded reply serves, of each service and model whose replies age.
+    """Return identity → seconds until a recorded reply expires, for each service and model whose replies expire.
 
-    `given`: the age for all services that are no models, before what the world's file says. What is named by its content
-    does not age: the embedded world, local graphs and models on this machine.
+    `given`: age for all services except models, overriding the world's file. Replies of services identified by content
+    never expire: the embedded world, local graphs and models on this machine.
     """
     ages: dict[str, float] = {}
     for name, url in service_urls(world).items():
@@ -144,5 +144,5 @@ def find_max_ages(world: World, given: str | None) -> dict[str, float]:
 
 
 def find_oldest_moments(max_ages: Mapping[str, float], now: datetime) -> dict[str, datetime]:
-    """Return service → when its replies must have come to serve, by how old they may be (seconds)."""
+    """Return service → earliest time of a valid reply, from maximum ages in seconds."""
     return {service: datetime.fromtimestamp(max(now.timestamp() - age, 0), UTC) for service, age in max_ages.items()}

@@ -1,4 +1,4 @@
-"""Locks: every input of a build, by content. Two builds with one lock have the same bytes, given the same replies."""
+"""Manifests: every input of a build, by content. Builds with equal manifests and replies have the same bytes."""
 
 from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
@@ -15,7 +15,7 @@ from factmill.tasks.settings import home, load_world
 
 
 def make_lock(benchmark: Benchmark, inputs: Locked[Inputs], run: RunOptions) -> dict[str, Any]:
-    """Return the lock of a build as JSON; SettingsError when the world lacks a service that the benchmark asks."""
+    """Return a build's manifest as JSON; SettingsError if the world lacks a service that the benchmark needs."""
     world = load_world(run.world, run.graph)
     world.require(*benchmark.needs(inputs.inputs.params))
     roles = benchmark.roles(inputs.inputs.params)
@@ -41,7 +41,7 @@ def make_lock(benchmark: Benchmark, inputs: Locked[Inputs], run: RunOptions) -> 
 
 
 def describe_lock(lock: Mapping[str, Any]) -> str:
-    """Return what is to be built of what, in a few lines."""
+    """Return benchmark, world, source and parameters of a manifest, in three lines of text."""
     world, sources = lock["world"], lock["sources"]
     files = [name for found in sources["files"].values() for name, _ in found]
     read = [shorten(", ".join(files), 300, placeholder=" …")] if files else []
@@ -60,7 +60,7 @@ def describe_lock(lock: Mapping[str, Any]) -> str:
 
 
 def digest_assets(assets: Assets) -> dict[str, dict[str, str]]:
-    """Return kind → name → digest of the project's files that a build reads; an error names one that is missing."""
+    """Return kind → name → digest of the project files that a build reads; raises an error if one is missing."""
     return {
         "prompts": {prompt: load_prompt(prompt).digest for prompt in assets.prompts},
         "lists": {name: asset_digest("data/lists", name) for name in assets.lists},
@@ -69,7 +69,7 @@ def digest_assets(assets: Assets) -> dict[str, dict[str, str]]:
 
 
 def describe_origin(inputs: Locked[Inputs], run: RunOptions) -> dict[str, Any]:
-    """Return where the inputs were found, JSON-able: kept with the build, no part of its lock."""
+    """Return where the inputs were found, JSON-serializable; stored with the build, but not part of its manifest."""
     return {
         "version": package_version(),
         "flow": inputs.inputs.params.model_dump(mode="json"),

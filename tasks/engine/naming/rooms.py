@@ -1,14 +1,14 @@
-"""The code that makes a build's rows, as its lock names it.
+"""Identify the code that makes a build's rows, for its manifest.
 
-A benchmark's own package, and what it uses of `core`, `text`, `lookups` and `evaluation`, counts definition by definition
-(definitions.py); so does what the engine uses of them for it, such as the reader of all replies. Rooms that serve all
-benchmarks have a version each, which is raised on purpose when rows or recorded replies become others by a change there, or by
-one in what the other rooms alone use; `make digests` refuses digests that changed without either.
+A benchmark's own package, and what it uses of `core`, `text`, `lookups` and `evaluation`, counts by the digest of each
+definition (definitions.py); so does what the engine uses of them for it, such as the parser of all completions. Packages
+that serve all benchmarks each have a version, which is raised by hand when a change there, or in code that only these
+packages use, changes rows or recorded replies; `make digests` rejects digests that changed without it.
 
-All is told from the text of modules, so that the answer is the same in every process and needs no module to be run. Imports
-inside functions and those for types alone count. Parsing whole modules takes more than a second, so only statements that
-import are cut out and parsed; where these do not parse, the whole module is. Code is a mapping of dotted name → text, in which
-a package's own module is called `package.__init__`.
+The analysis uses only the text of modules, so the result is the same in every process and no module is run. Imports inside
+functions, and those only for types, count. Parsing whole modules takes more than a second, so only the import statements
+are extracted and parsed; if they do not parse, the whole module is. Code is a mapping of dotted name → text, in which a
+package's own module is called `package.__init__`.
 """
 
 import ast
@@ -30,9 +30,10 @@ PACKAGES = ("factmill",)
 
 @cache
 def read_code(packages: tuple[str, ...] = PACKAGES) -> Mapping[str, str]:
-    """Return dotted name → text of every module of these packages, found where Python finds them; none is run.
+    """Return dotted name → text of every module of these packages, as found by Python's import system; none is run.
 
-    A package's own module is called `package.__init__`; a package may be a single module too. BuildError for a package that is not installed.
+    A package's own module is called `package.__init__`; a package may also be a single module. BuildError if a package is
+    not installed.
     """
     code = {}
     for package in packages:
@@ -53,17 +54,17 @@ def read_code(packages: tuple[str, ...] = PACKAGES) -> Mapping[str, str]:
 _STATEMENT = re.compile(
     r"(?:^|[;:])[ \t]*((?:import\s|from\s+[.\w]+\s+import\b)(?:\\\n|[^\n;(])*(?:\([^)]*\))?)", re.MULTILINE
 )
-"""A statement starts a line or follows a semicolon or colon; names in brackets may stand on several lines."""
+"""Matches an import at the start of a line or after a semicolon or colon; names in brackets may span lines."""
 
 
 def digest_closure(starts: Iterable[str], code: Mapping[str, str]) -> str:
-    """Return one SHA-256 of the modules that these rest on, by name and text."""
+    """Return one SHA-256 of names and texts of all modules that these import, directly or indirectly."""
     names = sorted(close_over_imports(starts, code))
     return combine_digests(f"{name} {digest_bytes(code[name].encode())}" for name in names)
 
 
 def close_over_imports(starts: Iterable[str], code: Mapping[str, str]) -> frozenset[str]:
-    """Return the modules of the code that these rest on, themselves among them; BuildError for one that is not there."""
+    """Return the modules that these import, directly or indirectly, and themselves; BuildError for an unknown module."""
     todo = list(starts)
     if missing := [name for name in todo if not code.keys() & {name, f"{name}.__init__"}]:
         raise BuildError(f"there is no module {missing[0]}; it was looked for to tell what a build is made by")
@@ -74,7 +75,7 @@ def close_over_imports(starts: Iterable[str], code: Mapping[str, str]) -> frozen
         if name in asked:
             continue
         asked.add(name)
-        # a module's package runs before it; that of all packages is for users and decides nothing
+        # a module's package runs before it; the top-level package is for users and affects nothing
         if name.count(".") > 1:
             todo.append(name.rpartition(".")[0])
         for module in {name, f"{name}.__init__"} & code.keys():
@@ -85,10 +86,10 @@ def close_over_imports(starts: Iterable[str], code: Mapping[str, str]) -> frozen
 
 @cache
 def find_imports(module: str, text: str) -> frozenset[str]:
-    """Return the dotted names that a module may import; `from a import b` gives `a` and `a.b`, which may be a module."""
+    """Return the dotted names that a module imports; `from a import b` gives `a` and `a.b`, which may be a module."""
     try:
         nodes: Iterable[ast.AST] = ast.parse("\n".join(_STATEMENT.findall(text))).body
-    except SyntaxError:  # words of a docstring that look like a statement, or a bracket in a comment
+    except SyntaxError:  # text in a docstring that looks like an import, or a bracket in a comment
         nodes = ast.walk(ast.parse(text))
     found: set[str] = set()
     for node in nodes:
@@ -102,11 +103,11 @@ def find_imports(module: str, text: str) -> frozenset[str]:
 
 
 class Version(NamedTuple):
-    """How a room makes rows and replies."""
+    """Version of a package's behaviour: how it makes rows and replies."""
 
     number: int
     since: str
-    """What it does otherwise than the version before."""
+    """Difference from the version before."""
 
 
 ROOMS: Mapping[str, Version] = {
@@ -118,9 +119,9 @@ ROOMS: Mapping[str, Version] = {
     "world": Version(1, "the first version that is counted"),
 }
 _FOLLOWED = frozenset({"assets", "core", "evaluation", "lookups", "text"})
-"""What several benchmarks use, counted definition by definition."""
+"""Packages shared by several benchmarks, which count by the digest of each definition."""
 _CROSSED = frozenset({"engine"})
-"""Rooms of a version between the steps and what is counted by definition."""
+"""Packages with a version that lie between steps and definitions that count by digest."""
 _AROUND = frozenset(
     [
         "compute",
@@ -141,27 +142,27 @@ _AROUND = frozenset(
         "text.ages",
     ]
 )
-"""What checks, shows and runs: no row depends on it but through what the lock names otherwise."""
+"""Modules that check, show and run: rows depend on them only through other entries of the manifest."""
 _SHOWING = frozenset({"release", "report"})
-"""Modules of a benchmark's package that say how it is released and shown."""
+"""Modules of a benchmark's package that define how it is released and shown."""
 _RECORD = "benchmark"
-"""Module of a benchmark's package that holds its record, of which a recipe's own counts: it says what finds the inputs."""
+"""Module of a benchmark's package with its record; a recipe's own record counts, since it names what resolves the inputs."""
 _MAKER = "factmill.flows.recipes"
-"""What makes recipes of lists of steps."""
+"""Module that makes recipes from lists of steps."""
 _CARRYING = frozenset({"prefect", "pyarrow", "pydantic"})
-"""Libraries that carry rows and decide nothing in them."""
+"""Libraries that transport rows and do not affect their values."""
 
 
 @cache
 def read_recipe(recipe: str) -> Reached:
-    """Return the code that makes the rows of a recipe (`module:function`); BuildError where there is none."""
+    """Return the code that makes the rows of a recipe (`module:function`); BuildError if it does not exist."""
     module, _, function = recipe.partition(":")
     packages = dict.fromkeys([*PACKAGES, module.partition(".")[0]])
     return reach_definitions([(module, function)], read_code(tuple(packages)), partial(find_room, module), _CROSSED)
 
 
 def find_room(recipe: str, module: str) -> str | None:
-    """Return how a module counts for a recipe's module: "" by definition, a room by its version, None not at all."""
+    """Return how a module counts for a recipe's module: "" by definition, a package name by version, None not at all."""
     package, *rest = module.removeprefix("factmill.").split(".")
     if package != "tasks" or not rest:
         is_of_recipe = package == recipe.partition(".")[0]
@@ -174,7 +175,7 @@ def find_room(recipe: str, module: str) -> str | None:
 
 
 def describe_code(recipe: str) -> dict[str, Any]:
-    """Return the code that makes the rows of a recipe as a lock holds it: definitions by digest, rooms and libraries by version."""
+    """Return the code of a recipe as in a manifest: definitions by digest, packages (`rooms`) and libraries by version."""
     reached = read_recipe(recipe)
     return {
         "definitions": reached.digests,
@@ -184,17 +185,16 @@ def describe_code(recipe: str) -> dict[str, Any]:
 
 
 def _find_version(library: str) -> str:
-    """Return the version of an installed library by the name of its module; "not installed" where there is none."""
+    """Return the version of an installed library by its module's name; "not installed" if there is none."""
     try:
         return version(library)
-    except PackageNotFoundError:  # of another name than its module, which takes a second to find out
+    except PackageNotFoundError:  # its distribution has another name, which takes a second to look up
         names = packages_distributions().get(library)
         return version(names[0]) if names else "not installed"
 
 
 def digest_rooms() -> dict[str, str]:
-    """Return room → digest of its modules and of what they use of `core`, `text`, `lookups`, by which is told where a change of
-    rows may come from."""
+    """Return package → digest of its modules and what they use of `_FOLLOWED`, to locate the origin of changed rows."""
     code = read_code()
     digests = {}
     for room in ROOMS:

@@ -1,4 +1,4 @@
-"""What a run may spend: checked before it begins, told when a bound is reached."""
+"""Budget of a run: check prices before it begins, report spending, and make the error when a bound is reached."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, replace
@@ -26,7 +26,7 @@ from factmill.tasks.storage.warehouse import Connection, open_warehouse
 
 
 def check_prices(world: World, roles: Collection[str]) -> None:
-    """Raise SettingsError when a model of these roles has no price, so that nobody can say what it costs."""
+    """Raise SettingsError if a model of these roles has no price, so that its cost is unknown."""
     for role, model in sorted(world.models.items()):
         lacking = [key for key in PRICES if key not in model.model_fields_set]
         if role in roles and model.kind in CHAT_KINDS and lacking:
@@ -37,7 +37,7 @@ def check_prices(world: World, roles: Collection[str]) -> None:
 
 
 def tell_spent(budget: Budget) -> dict[str, Any]:
-    """Return what a run has spent and may spend, for its report; empty where it sent nothing and was not bound."""
+    """Return a run's spending and bounds, for its report; empty if it sent nothing and had no bounds."""
     bounds = {name: bound for name, bound in asdict(budget.bounds).items() if bound is not None}
     if not budget.requests.total() and not bounds:
         return {}
@@ -46,7 +46,7 @@ def tell_spent(budget: Budget) -> dict[str, Any]:
 
 
 def find_unknown_costs(world: World, db: Connection, build_id: str) -> dict[str, Any]:
-    """Return what a build's cost leaves out, for its report: `unknown_cost_calls` and `unpriced_models`."""
+    """Return what a build's cost does not cover, for its report: `unknown_cost_calls` and `unpriced_models`."""
     models = {(model.url, model.name): model for model in world.models.values() if model.kind in CHAT_KINDS}
     unknown, unpriced = 0, set[str]()
     for asked in count_untold_calls(db, build_id):
@@ -61,7 +61,7 @@ def find_unknown_costs(world: World, db: Connection, build_id: str) -> dict[str,
 
 
 def tell_reached(run: Run, stages: Sequence[Mapping[str, Any]], reached: BudgetReached) -> BudgetReached:
-    """Return the error of a run that may spend no more: what was spent, what is done, what is left, and how it goes on."""
+    """Return the error of a run that has reached a bound: spending, stages done, forecast of the rest, and how to resume."""
     under_way = progress.stage_under_way()
     done = f"{count(len(stages), 'stage')} {'is' if len(stages) == 1 else 'are'} done" if stages else "no stage is done"
     budget = run.services.budget
@@ -72,7 +72,7 @@ def tell_reached(run: Run, stages: Sequence[Mapping[str, Any]], reached: BudgetR
     with open_warehouse(Path(run.options["warehouse"])) as db:
         forecast = find_forecast(db, digest_json(run.lock))
     if forecast:
-        # what is recorded for this build, and what this run has sent, is taken off
+        # subtract the recorded calls of this build, and those that this run has sent
         usd = forecast["total"]["usd"]
         left = max(0.0, usd - forecast["recorded"]["usd"] - budget.spent.paid_usd)
         told.append(
@@ -85,32 +85,32 @@ def tell_reached(run: Run, stages: Sequence[Mapping[str, Any]], reached: BudgetR
 
 
 def compare(db: Connection, lock: Mapping[str, Any], run_id: str) -> dict[str, Any]:
-    """Return what was forecast for a build, with what it came to; empty where nothing was."""
+    """Return the forecast of a build with its actual totals; empty if there is no forecast."""
     told = find_forecast(db, digest_json(lock))
     return {**told, "actual": sum_up_calls(db, run_id)} if told else {}
 
 
 class Meter:
-    """Counts what goes out by stage; stages of a build follow each other."""
+    """Counter of the requests sent in each stage; a build's stages run one after another."""
 
     def __init__(self, budget: Budget) -> None:
         self._budget, self._before = budget, budget.requests.copy()
 
     def read(self) -> dict[str, dict[str, int]]:
-        """Return `requests`: service → what went out to it since this was last read; empty where nothing did."""
+        """Return `requests`: service → requests sent since the last read; empty if none were sent."""
         now = self._budget.requests.copy()
         went_out, self._before = dict(now - self._before), now
         return {"requests": went_out} if went_out else {}
 
 
 class Purse:
-    """The bounds of a command that makes several builds one after another: what one has spent, the next may not."""
+    """Budget of a command that makes several builds one after another, shared by all of them."""
 
     def __init__(self, run: RunOptions) -> None:
         self._run, self._before = run, spent_by_process()
 
     def tell(self, reached: BudgetReached, done: Sequence[str]) -> BudgetReached:
-        """Return the error of one of several builds, with what the whole command may spend and those it has done before."""
+        """Return the error of one of several builds, with the command's bounds and spending, and the builds done before."""
         spent = describe_spent(spent_by_process().since(self._before))
         whole = describe_bounds(self._run.bounds)
         return BudgetReached(
@@ -120,7 +120,7 @@ class Purse:
 
     @property
     def left(self) -> RunOptions:
-        """The options with what is left of their bounds."""
+        """The options, with bounds lowered by what was spent so far."""
         if self._run.bounds == Bounds():
             return self._run
         spent = spent_by_process().since(self._before)

@@ -1,4 +1,4 @@
-"""Forecasts of builds: what their rows have asked so far, priced as the world prices it."""
+"""Forecast the cost of a build: scale up the calls of a pilot or earlier build, at the world's prices."""
 
 import json
 import math
@@ -21,42 +21,42 @@ from factmill.tasks.settings import World
 from factmill.tasks.storage.builds import Asked
 
 CHARACTERS_A_TOKEN = 4
-"""Of English, about: what a token is taken for where no server has told usage."""
+"""Approximate characters per token of English, used if no server reports usage."""
 
 _ROUNDED = 1e-6
-"""Share by which a sum of prices may be off."""
+"""Relative tolerance when comparing prices."""
 
 
 @dataclass(frozen=True, slots=True)
 class Basis:
-    """What a forecast is made of."""
+    """Data on which a forecast is based: a pilot or an earlier build."""
 
     asked: Asked
     requests: Mapping[str, Mapping[str, int]]
-    """Stage → service → requests that went out in its own run."""
+    """Stage → service → requests sent in its own run."""
     models: Mapping[str, str]
-    """Role → name of the model that the basis asked, by its lock."""
+    """Role → name of the model used, by its manifest."""
     source_rows: int | None = None
-    """Rows of the whole's source, where the basis is an earlier build; None: the basis is a pilot."""
+    """Rows of the full source if the basis is an earlier build; None if it is a pilot."""
     sizes: Mapping[str, float] = field(default_factory=dict)
-    """Row that a pilot drew → its size, in means of all rows."""
+    """Row that a pilot drew → its size relative to the mean of all rows."""
     unit: Callable[[str], str] = str
-    """Row → what is drawn whole (`Benchmark.pilot_unit`)."""
+    """Row → unit that is drawn as a whole (`Benchmark.pilot_unit`)."""
 
 
 def count_prompt(parts: Mapping[str, Any]) -> int:
-    """Return the characters of a chat's messages, rendered of what is recorded of it."""
+    """Return the number of characters of a chat's messages, rendered from its recorded parts."""
     return sum(len(each["content"]) for each in Ask(load_prompt(parts["prompt"]), parts["variables"]).messages())
 
 
 def forecast_build(world: World, basis: Basis, batch_size: int) -> tuple[Forecast, dict[str, float], list[str]]:
-    """Return the forecast, what of it is recorded already, and what is to be known of it; `batch_size`: rows of a batch."""
+    """Return (forecast, totals of calls already recorded, notes); `batch_size`: rows per batch."""
     stages, rows_asked = _scale_stages(basis, batch_size)
     uses, notes = _price_uses(world, basis)
     scales = {stage.name: stage.scale for stage in stages}
     if not rows_asked:
         raise UsageError("no row of the basis came to where models are asked, so nothing can be forecast of it")
-    # a source's calls are filed under what it is read by (a category), with which ids of its rows may begin
+    # a source's calls are filed under its unit (a category), which may be a prefix of its rows' ids
     owners = _find_owners({*basis.sizes, *(use.row for use in uses if use.stage != stages[0].name)})
     opened = sorted({(use.stage, use.row) for use in uses if owners.get(use.row, use.row) != use.row})
     uses = [replace(use, row=owners.get(use.row, use.row)) for use in uses]
@@ -73,15 +73,17 @@ def forecast_build(world: World, basis: Basis, batch_size: int) -> tuple[Forecas
 
 
 def _size_rows(basis: Basis, asking: Set[str], asked: int) -> Mapping[str, float]:
-    """Return row → its size, in means of all rows, of all that were asked; where rows go by other ids than were drawn, as many
-    of one size: of those without a call nothing is known but their number."""
+    """Return row → size relative to the mean, for all rows asked.
+
+    If rows have other ids than those drawn, all get size 1: of rows without a call only their number is known.
+    """
     if asking <= basis.sizes.keys():
         return basis.sizes
     return dict.fromkeys([*sorted(asking), *(f"\x00{at}" for at in range(max(0, asked - len(asking))))], 1.0)
 
 
 def _find_owners(rows: Collection[str]) -> dict[str, str]:
-    """Return row → the row that it was opened of (a path's question), whose id its own begins with; else itself."""
+    """Return row → the row it was expanded from (a path's question), whose id is a prefix of its own; else itself."""
     owners, last = dict[str, str](), ""
     for row in sorted(rows):
         is_opened = last and row.startswith(last) and not row[len(last)].isalnum()
@@ -91,7 +93,7 @@ def _find_owners(rows: Collection[str]) -> dict[str, str]:
 
 
 def _scale_stages(basis: Basis, batch_size: int) -> tuple[list[StageSeen], int]:
-    """Return the stages with the rows that the whole has for each of theirs, and how many rows were asked."""
+    """Return the stages with their scale (rows of the full build per row of the basis), and the number of rows asked."""
     stages, scale, rows = basis.asked.stages, 1.0, 0
     if basis.source_rows is not None:
         rows = stages[0]["rows_in"] if stages else 0
@@ -127,7 +129,7 @@ def _price_uses(world: World, basis: Basis) -> tuple[list[Use], list[str]]:
             usd = _price_call(model, tokens_in, tokens_out, usd, times)
         if model is not None and not model.has_price:
             unpriced.add(model.name)
-        # by what went out for those of its stage, else one, or one a sample
+        # requests per call of its stage if known, else one per call or sample
         requests = sent.get((call["stage"], call["service"], call["operation"]), float(times))
         told = (call["stage"], call["row"], call["key"], call["service"], call["operation"], call["model"])
         uses.append(Use(*told, requests, tokens_in, tokens_out, usd, call["latency_s"]))
@@ -154,8 +156,11 @@ def _price_uses(world: World, basis: Basis) -> tuple[list[Use], list[str]]:
 
 
 def _price_call(model: Model, tokens_in: float, tokens_out: float, recorded: float, requests: float) -> float:
-    """Return what a call costs at the prices of this world: what it did cost, where these can have come to that with what was
-    cached or reasoning of it; else all of it at the plain ones. `requests`: how many answer it."""
+    """Return a call's cost at this world's prices.
+
+    That is the recorded cost, if these prices could give it with some of the tokens cached or spent on reasoning; else all
+    tokens at plain prices. `requests`: number of requests that answer the call.
+    """
     share = model.batch_price if model.mode == "batch" else 1.0
     fees = (requests - 1) * model.usd_per_request
     least, most = (share * (each + fees) for each in price_range(tokens_in, tokens_out, model))
@@ -166,11 +171,11 @@ def _price_call(model: Model, tokens_in: float, tokens_out: float, recorded: flo
 
 
 def _share_requests(basis: Basis) -> dict[tuple[str, str, str], float]:
-    """Return (stage, service, operation) → requests of a call, by what went out to a service (to a model of this machine
-    nothing); empty where that is not known.
+    """Return (stage, service, operation) → requests per call, from the requests sent to each service; empty if unknown.
 
-    It is shared out to operations by the requests that answered them: calls that one request answered took equally long.
-    What an earlier stage had asked is at hand, and none of a later one's requests went out for it.
+    A model on this machine gets no requests. A service's requests are divided among operations by the number of requests that
+    answered each: calls with equal latency came from one request. Calls already made in an earlier stage are excluded, since
+    a later stage sends no request for them.
     """
     sent = defaultdict[tuple[str, str, str], dict[str, float]](dict)
     first = dict[str, str]()
@@ -191,7 +196,7 @@ def _share_requests(basis: Basis) -> dict[tuple[str, str, str], float]:
 
 
 def _find_model(world: World, basis: Basis, call: Mapping[str, Any]) -> Model | None:
-    """Return the model of this world that a chat went to, or that is asked in its place: of several the dearest."""
+    """Return this world's model that a chat call used, or that takes its role now; of several, the most expensive."""
     if call["operation"] != "chat":
         return None
     models = {role: model for role, model in world.models.items() if model.kind in CHAT_KINDS}
@@ -202,15 +207,17 @@ def _find_model(world: World, basis: Basis, call: Mapping[str, Any]) -> Model | 
 
 
 def _find_limits(world: World) -> dict[str, Limits]:
-    """Return service → how many requests a world has under way at once, and how many calls are in one."""
+    """Return service → limits: concurrent requests, and calls per request."""
     named = {name: getattr(world, name).limits for name in service_urls(world)}
     told = {identify_service(name, getattr(world, name).url): limits for name, limits in named.items()}
     return told | {model.url: model.limits for model in world.models.values() if model.url}
 
 
 def _find_pace(world: World) -> tuple[dict[str, float], dict[str, float]]:
-    """Return service → requests under way at once, and service → seconds from the start of one to the next, where there is a
-    rate. One that may work a minute in a minute has one under way on average."""
+    """Return service → concurrent requests, and service → seconds between starts of requests, for rate-limited services.
+
+    A service with a limit of 60 s of work per minute has one concurrent request on average.
+    """
     parallel: dict[str, float] = {service: limits.parallel for service, limits in _find_limits(world).items()}
     rules = world.wikimedia
     for service in filter(is_wikimedia_api, parallel):
@@ -223,7 +230,7 @@ def _find_pace(world: World) -> tuple[dict[str, float], dict[str, float]]:
 def describe_forecast(
     forecast: Forecast, recorded: Mapping[str, float], notes: Sequence[str], basis: str, at: datetime, world: str
 ) -> dict[str, Any]:
-    """Return a forecast as it is kept and printed."""
+    """Return a forecast as stored and printed."""
     told: dict[str, Any] = round_numbers(
         {**forecast.as_json(), "recorded": dict(recorded), "notes": list(notes), "basis": basis, "world": world}
     )

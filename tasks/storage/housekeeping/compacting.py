@@ -1,9 +1,8 @@
-"""A warehouse written anew, without the room that removed rows have left.
+"""Rewrite a warehouse file: compact it, or upgrade one of an earlier factmill.
 
-DuckDB uses free blocks again but never gives them back, and rows that were written bit by bit lie less dense than those
-written at once. The copy takes the place of the file only when both hold the same.
-So is a warehouse of an earlier factmill, with its builds and recorded calls, carried over into today's tables, when every row
-arrives as it was.
+DuckDB reuses free blocks but never returns them to the file system, and rows written in small steps are packed less densely
+than rows written at once. The copy replaces the file only if both hold the same rows. An upgrade copies builds and
+recorded calls into the current tables, and takes effect only if every row arrives unchanged.
 """
 
 import os
@@ -32,25 +31,30 @@ from factmill.tasks.storage.warehouse import (
 )
 
 COPY = "rewritten"
-"""Name of the database that is filled."""
+"""Name under which the copy is attached."""
 _LINGER_S = 0.5
 
 
 def compact_warehouse(path: Path) -> tuple[int, int]:
-    """Write a warehouse anew; return its bytes before and after. WarehouseError when the copy is not the same, or cannot
-    be written; the file is then as it was. WarehouseBusy where a process works with it: it might wait too long."""
+    """Rewrite a warehouse without unused space; return its bytes before and after.
+
+    WarehouseError if the copy differs or cannot be written; the file is then unchanged. WarehouseBusy if a process uses it,
+    since that process might wait too long.
+    """
     before = path.stat().st_size if path.exists() else 0
     rewrite_warehouse(path, _copy)
     return before, path.stat().st_size
 
 
 def rewrite_warehouse(path: Path, copy: Callable[[Connection, Path], None], *, of_any_version: bool = False) -> None:
-    """Put a copy in the place of a warehouse; `copy` fills the empty database COPY, and WarehouseError from it leaves all as
-    it was. WarehouseBusy where a process works with the warehouse."""
+    """Replace a warehouse with a copy; `copy` fills the empty database COPY.
+
+    WarehouseError from `copy` leaves the warehouse unchanged. WarehouseBusy if a process uses the warehouse.
+    """
     require_writable(path)
-    path = path.resolve()  # where a link names it, the file behind is replaced, and no other disk filled
+    path = path.resolve()  # replace the target of a link, on its own disk
     draft = path.with_name(f"{path.name}.compact-{os.getpid()}")
-    _remove(draft)  # of a killed process that had our number
+    _remove(draft)  # left by a killed process with the same pid
     known = path.stat()
     try:
         with open_warehouse(path, of_any_version=of_any_version) as db:
@@ -58,12 +62,12 @@ def rewrite_warehouse(path: Path, copy: Callable[[Connection, Path], None], *, o
                 raise WarehouseBusy(f"{holder} works with the warehouse {path}; run this again when that is done")
             with creating_privately():
                 _fill(db, path, draft, copy)
-            with suppress(PermissionError):  # of somebody else, who lets us write it: the mode is all that can be kept
+            with suppress(PermissionError):  # a file of another user that we may write: only its mode can be preserved
                 os.chown(draft, known.st_uid, known.st_gid)
             draft.chmod(stat.S_IMODE(known.st_mode))
             draft.replace(path)
-            # who opened the old file just now, and has not locked it yet, must not get its lock and write into a file
-            # that is gone: while it is held here, such a one gives up at once, tries again and opens the new file
+            # a process that has just opened the old file, but not locked it yet, must not lock and write a deleted file:
+            # while the lock is held here, that process fails at once, retries and opens the new file
             time.sleep(_LINGER_S)
     finally:
         _remove(draft)
@@ -81,17 +85,17 @@ def _fill(db: Connection, path: Path, draft: Path, copy: Callable[[Connection, P
         copy(db, path)
         db.execute("COMMIT")
         db.execute(f"CHECKPOINT {COPY}")
-    except BaseException:  # also a stop by the user: a file is detached only outside a transaction
+    except BaseException:  # also an interrupt by the user: a file can be detached only outside a transaction
         with suppress(duckdb.Error):
             db.execute("ROLLBACK")
         raise
     finally:
-        db.execute(f"DETACH DATABASE IF EXISTS {COPY}")  # a roll-back has detached it
+        db.execute(f"DETACH DATABASE IF EXISTS {COPY}")  # a rollback has already detached it
         db.execute("BEGIN")
 
 
 def _copy(db: Connection, path: Path) -> None:
-    """Write all that an open warehouse holds into the copy, and compare."""
+    """Copy an open warehouse into the database COPY and compare the two."""
     (name,) = db.execute("SELECT current_database()").fetchone() or ("",)
     db.execute(f"COPY FROM DATABASE {name} TO {COPY}")
     here, there = _digest_tables(db, name), _digest_tables(db, COPY)
@@ -101,7 +105,7 @@ def _copy(db: Connection, path: Path) -> None:
 
 
 def _digest_tables(db: Connection, database: str) -> dict[str, tuple[object, ...]]:
-    """Return table → number of rows and two digests over them, whatever their order."""
+    """Return table → number of rows and two order-independent digests of them."""
     found = db.execute("SELECT table_name FROM duckdb_tables() WHERE database_name = ?", [database]).fetchall()
     return {
         name: db.execute(f'SELECT count(*), bit_xor(hash(t)), sum(hash(t)) FROM {database}."{name}" t').fetchone() or ()
@@ -110,7 +114,7 @@ def _digest_tables(db: Connection, database: str) -> dict[str, tuple[object, ...
 
 
 _FIRST = 13
-"""The earliest version that can be carried over: that of factmill 0.1 (commit e84b2b2)."""
+"""The oldest schema version that can be upgraded: that of factmill 0.1 (commit e84b2b2)."""
 _ASK_AGAIN = """
 -- Failures of chat that versions before 14 recorded for good, though they said nothing of the prompt (no credit, a provider's
 -- own error), and texts that came with a provider's failure and were taken for the model's answer: the next run asks them
@@ -126,20 +130,22 @@ WHERE NOT transient AND status = 'ok' AND operation = 'chat'
 
 @dataclass(slots=True)
 class Upgrade:
-    """What was carried over."""
+    """Result of an upgrade."""
 
     version: int
-    """Of the warehouse before."""
+    """Schema version of the warehouse before."""
     tables: dict[str, int] = field(default_factory=dict)
-    """Table → rows; empty where the warehouse was up to date."""
+    """Table → rows copied; empty if the warehouse was up to date."""
 
 
 def upgrade_warehouse(path: Path, models: Mapping[str, type[BaseModel]], statements: Mapping[str, str]) -> Upgrade:
-    """Carry a warehouse over into today's tables; `models`: published table → the model that says what its columns mean;
-    `statements`: benchmark → SELECT of the statements that its rows rest on.
+    """Upgrade a warehouse to the current tables.
 
-    WarehouseTooNew, WarehouseError for one that is too old or whose rows do not arrive as they were, WarehouseBusy where a
-    process works with it; the file is then as it was.
+    `models`: published table → row model that documents its columns; `statements`: benchmark → SELECT of the Wikidata
+    statements behind its rows.
+
+    WarehouseTooNew; WarehouseError if it is too old or rows do not arrive unchanged; WarehouseBusy if a process uses it.
+    The file is then unchanged.
     """
     with open_warehouse(path, of_any_version=True) as db:
         upgrade = Upgrade(find_version(db))

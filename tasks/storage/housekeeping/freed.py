@@ -1,8 +1,8 @@
-"""What housekeeping frees, counted; and which runs' and files' processes are gone.
+"""Reclaimed space of housekeeping, and detection of dead processes and crashed Prefect runs.
 
-A run of Prefect's holds a file of its own in factmill's home, named by its id, for as long as its process lives; the
-kernel lets go of it however that ends. In it stands the server that knows the run. A file that nobody holds is of a run
-that is over, or whose process was killed.
+While its process lives, a Prefect run keeps a lock on a file of its own in factmill's home, named by the run's id; the kernel
+releases the lock however the process ends. The file holds the server that knows the run. An unlocked file belongs to a
+run that has ended or whose process was killed.
 """
 
 import os
@@ -20,26 +20,26 @@ from factmill.tasks.settings import environment
 
 @dataclass(frozen=True, slots=True)
 class Freed:
-    """One kind of things that are removed, or would be."""
+    """Space that removing one kind of data reclaims, or would reclaim."""
 
     kind: str
     count: int = 0
     size_bytes: int = 0
-    """Of files what they take; of rows what they hold as text, which is more than they take in the file."""
+    """Of files, their size; of rows, the size of their text, which is more than they take in the file."""
     names: tuple[str, ...] = ()
     left: str = ""
-    """Why more is left alone; empty where nothing is."""
+    """Why some are left in place; empty if none are."""
     trouble: str = ""
-    """Why it could not be done; empty where it was."""
+    """Why the removal failed; empty if it did not."""
     young: int = 0
-    """How many stay only because they are younger than the age at which such things go."""
+    """How many stay only because they have not reached the age of removal."""
     young_bytes: int = 0
     young_newest: str = ""
-    """When the newest of those was made or last changed (ISO 8601, UTC); empty where there are none."""
+    """When the newest of those was created or last changed (ISO 8601, UTC); empty if there are none."""
 
 
 def is_alive(process: str) -> bool:
-    """True when a process of this number runs, or when it is no number."""
+    """True if a process with this pid runs, or if the text is no number."""
     if not process.isdigit():
         return True
     try:
@@ -52,23 +52,26 @@ def is_alive(process: str) -> bool:
 
 
 def is_left_by(process: str) -> bool:
-    """True when a file with the number of a process was left by one that is gone: before it is made anew, one with our own
-    number is of another that had it, as the first of a container always has."""
+    """True if a file named with this pid was left by a dead process.
+
+    A file with our own pid, found before we create it, was left by an earlier process with the same pid: the first process
+    of a container always has the same one.
+    """
     return process == str(os.getpid()) or not is_alive(process)
 
 
 def measure(path: Path) -> int:
-    """Return the bytes of a file, or of all files below a folder; what goes away meanwhile counts nothing."""
+    """Return the bytes of a file, or of all files below a folder; files that vanish meanwhile count as 0."""
     return sum(told.st_size for told in _look(path) if not stat.S_ISDIR(told.st_mode))
 
 
 def last_change(path: Path) -> float:
-    """Return when a file, or the newest thing below a folder, was last changed (seconds since the epoch)."""
+    """Return the latest modification time of a file, or below a folder (seconds since the epoch)."""
     return max((told.st_mtime for told in _look(path)), default=0.0)
 
 
 def split_by_age(paths: Iterable[Path], since: datetime) -> tuple[list[Path], list[Path]]:
-    """Return the paths that were last changed before a moment, and the others."""
+    """Return (paths last changed before a moment, other paths)."""
     old: list[Path] = []
     young: list[Path] = []
     for path in paths:
@@ -77,9 +80,9 @@ def split_by_age(paths: Iterable[Path], since: datetime) -> tuple[list[Path], li
 
 
 def remove_paths(kind: str, paths: Iterable[Path], *, remove: bool, young: Collection[Path] = ()) -> Freed:
-    """Remove files and folders (only measure them unless `remove`); return what they took, and what cannot be removed as left.
+    """Remove files and folders (only measure them unless `remove`); return the space, and those that cannot be removed.
 
-    `young`: others of the kind, which stay only for their age.
+    `young`: others of the kind, which stay only because of their age.
     """
     found = {path: measure(path) for path in sorted(paths)}
     for path in found if remove else ():
@@ -96,7 +99,7 @@ def remove_paths(kind: str, paths: Iterable[Path], *, remove: bool, young: Colle
 
 
 def _look(path: Path) -> Iterator[os.stat_result]:
-    """Yield what is known of a file, or of a folder and all below it; what goes away meanwhile is passed over."""
+    """Yield the `stat` of a file, or of a folder and everything below it; skip what vanishes meanwhile."""
     below = (Path(folder, name) for folder, folders, files in os.walk(path) for name in (*folders, *files))
     for each in (path, *below):
         with suppress(OSError):
@@ -104,21 +107,21 @@ def _look(path: Path) -> Iterator[os.stat_result]:
 
 
 OUR_OWN = "our own"
-"""Stands for the servers that builds start for themselves; they share one history."""
+"""Stands for the Prefect servers that builds start themselves; they share one history."""
 
 
 def files_of_runs(home: Path) -> Path:
-    """Return the folder of these files in a home."""
+    """Return the folder in a home with one file for each Prefect run."""
     return home / "prefect" / "runs"
 
 
 def name_server() -> str:
-    """Return the server that runs of this environment go to: an address, or OUR_OWN."""
+    """Return the Prefect server that this environment uses: an address, or OUR_OWN."""
     return environment("PREFECT_API_URL") or OUR_OWN
 
 
 def find_gone_runs(home: Path) -> dict[Path, str]:
-    """Return the files that nobody holds, each with its server: an address, or OUR_OWN."""
+    """Return the unlocked run files, each with its server: an address, or OUR_OWN."""
     gone = {}
     for path in sorted(files_of_runs(home).glob("*-*")):
         if is_held(path):
@@ -127,6 +130,6 @@ def find_gone_runs(home: Path) -> dict[Path, str]:
             server = path.read_text("utf-8")
         except FileNotFoundError:
             continue
-        if server:  # one that is empty is just being made
+        if server:  # an empty file is just being created
             gone[path] = server
     return gone

@@ -1,7 +1,7 @@
-"""What Prefect's own database in factmill's home remembers of runs: kept within bounds.
+"""Limit the size of Prefect's run history, an SQLite database in factmill's home.
 
-Runs that have ended go with their tasks, states, logs and artifacts, and events go by their time; what is scheduled,
-paused or running stays. SQLite lets a server work on meanwhile. Freed pages are used again; `vacuum` gives them back.
+Ended runs are deleted with their tasks, states, logs and artifacts, and events by their time; scheduled, paused and running
+runs stay. A server can keep working meanwhile. SQLite reuses freed pages; `vacuum` returns them to the file system.
 """
 
 import os
@@ -16,28 +16,28 @@ from factmill.tasks.processes import one_at_a_time
 from factmill.tasks.storage.housekeeping.freed import Freed
 
 KEPT_RUNS = 200
-"""Flow runs that stay in the history when a build with a server of its own has ended."""
+"""Flow runs that stay in the history after a build with a server of its own has ended."""
 _WAIT_S = 5.0
 _ENDED = "state_type IN ('COMPLETED', 'FAILED', 'CRASHED', 'CANCELLED')"
 
 _VERSION = "alembic_version"
 _MIGRATIONS = "server/database/_migrations/versions/sqlite"
-"""Below the folder of Prefect's package; a file's name holds its revision."""
+"""Folder below Prefect's package; each file name contains its revision."""
 _KIND = 0xFF
-"""The bits of SQLite's extended error codes that say the kind of error."""
+"""Mask for the primary code in SQLite's extended error codes."""
 _PASSING = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_NOMEM)
-"""Kinds of errors that say nothing of the database itself."""
+"""Primary error codes that say nothing about the database itself."""
 
 
 def history_of(home: Path) -> Path:
-    """Return Prefect's database in a home."""
+    """Return the path of Prefect's database in a home."""
     return home / "prefect" / "prefect.db"
 
 
 def find_damage(path: Path) -> str:
-    """Return why no server can use a database of Prefect's; nothing where one can, or where there is none as yet.
+    """Return why no server can use a Prefect database; empty if one can, or if there is no database yet.
 
-    Every page of it is read: some 20 ms for each 10 MB, of which the 200 runs that stay take about ten.
+    Reads every page: about 20 ms for each 10 MB; the 200 runs that stay take about 10 MB.
     """
     if not path.is_file():
         return "it is no file" if path.exists() else ""
@@ -56,7 +56,7 @@ def find_damage(path: Path) -> str:
 
 
 def _is_known(revision: str) -> bool:
-    """True when the Prefect that is installed knows a revision of the database, or does not say which it knows."""
+    """True if the installed Prefect knows a revision of the database, or does not list the revisions it knows."""
     spec = find_spec("prefect")
     folder = Path(spec.origin).parent / _MIGRATIONS if spec and spec.origin else Path(_MIGRATIONS)
     return not folder.is_dir() or any(folder.glob(f"*_{revision}_*.py"))
@@ -64,10 +64,10 @@ def _is_known(revision: str) -> bool:
 
 @contextmanager
 def making_history(home: Path, tell: Callable[[str], object]) -> Iterator[Callable[[], None]]:
-    """Yield what is to be called when a server that starts has made its database, where there is none as yet.
+    """Yield a function to call once a starting server has created its database, if there is none yet.
 
-    Until then no other process starts one, and what a server that was killed meanwhile has left half made goes: no server
-    starts on that again. A database that is damaged is put aside first, which `tell` reports.
+    Until that call, no other process starts a server. A half-created database of a killed server is deleted, since no
+    server can start on it. A damaged database is first moved aside and reported through `tell`.
     """
     path, begun = history_of(home), history_of(home).with_name("making")
     is_damaged = bool(find_damage(path))
@@ -77,7 +77,7 @@ def making_history(home: Path, tell: Callable[[str], object]) -> Iterator[Callab
         if begun.exists():
             for left in path.parent.glob(f"{path.name}*"):
                 left.unlink()
-        # another process may have put it aside meanwhile
+        # another process may have moved it aside meanwhile
         elif is_damaged and (damage := find_damage(path)):
             aside = path.with_name(f"{path.stem}-damaged-{datetime.now(UTC):%Y%m%dT%H%M%S.%f}{path.suffix}")
             for suffix in ("", "-wal", "-shm", "-journal"):
@@ -99,8 +99,10 @@ def making_history(home: Path, tell: Callable[[str], object]) -> Iterator[Callab
 
 
 def bound_history(home: Path, most_runs: int = KEPT_RUNS) -> int:
-    """Remove what is older than the newest runs, so that repeated builds do not let the history grow; return the runs
-    removed. A database that is busy, or another Prefect's, is left to the next build."""
+    """Delete runs older than the newest `most_runs`, so that repeated builds do not grow the history; return their number.
+
+    A database that is busy, or belongs to another version of Prefect, is left to the next build.
+    """
     path = history_of(home)
     if not path.is_file():
         return 0
@@ -114,7 +116,7 @@ def bound_history(home: Path, most_runs: int = KEPT_RUNS) -> int:
 
 
 def clean_history(home: Path, since: datetime, *, remove: bool) -> Freed:
-    """Remove what is older than a moment (only count it unless `remove`)."""
+    """Delete runs and events older than a moment (only count them unless `remove`)."""
     path, kind = history_of(home), "Prefect runs"
     if not path.is_file():
         return Freed(kind)
@@ -136,7 +138,7 @@ def clean_history(home: Path, since: datetime, *, remove: bool) -> Freed:
 
 
 def vacuum_history(home: Path) -> str:
-    """Write the database anew without its free pages; return why not, where another process uses it."""
+    """Rewrite the database without free pages; return why not if another process uses it, else an empty text."""
     path = history_of(home)
     if not path.is_file():
         return ""
@@ -160,9 +162,9 @@ def _opened(path: Path) -> Iterator[sqlite3.Connection]:
 
 
 def _remove_before(db: sqlite3.Connection, before: str) -> int:
-    """Remove the runs that ended and were begun before a moment, and events of before, in the open transaction."""
+    """Delete ended runs created before a moment, and earlier events, in the open transaction; return the runs deleted."""
     ended = f"SELECT id FROM flow_run WHERE {_ENDED} AND created < ?"
-    for table in ("log", "artifact"):  # which do not lose their rows with the run they belong to
+    for table in ("log", "artifact"):  # these tables do not cascade when a run is deleted
         db.execute(f"DELETE FROM {table} WHERE flow_run_id IN ({ended})", [before])
     removed = db.execute(f"DELETE FROM flow_run WHERE {_ENDED} AND created < ?", [before]).rowcount
     for table in ("event_resources", "events"):
@@ -172,6 +174,6 @@ def _remove_before(db: sqlite3.Connection, before: str) -> int:
 
 
 def _count_pages(db: sqlite3.Connection) -> int:
-    """Return the bytes of free pages."""
+    """Return the bytes in free pages."""
     (free,), (size,) = db.execute("PRAGMA freelist_count").fetchone(), db.execute("PRAGMA page_size").fetchone()
     return int(free * size)

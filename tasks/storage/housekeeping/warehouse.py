@@ -1,9 +1,9 @@
-"""Old builds and unused records of a warehouse, folders of runs that were stopped and never gone on with, and files that stopped
-processes left: logs of servers, folders of verifications, results that Prefect keeps of batches.
+"""Remove old builds and unused records of a warehouse, folders of abandoned runs, and orphan files of dead processes: server
+logs, verification folders, Prefect's results of batches.
 
-Nothing that a build needs to be verified is removed while the build is there. Where a process works with the warehouse,
-builds and records are left alone: it may be serving what nothing rests on yet. That is looked up with the warehouse
-open, and whoever wants a record opens it too, so nobody comes between.
+Everything needed to verify a build stays as long as the build does. While a process uses the warehouse, builds and
+records stay: that process may be using records that no build refers to yet. This check runs with the warehouse open; a
+process must open the warehouse to read a record, so none can interfere.
 """
 
 import json
@@ -31,32 +31,32 @@ from factmill.tasks.storage.recording.folders import work_folder
 from factmill.tasks.storage.warehouse import open_warehouse
 
 _UNFINISHED = "-unfinished"
-"""What the name of a run ends with under which stages stand before a build is published."""
+"""Suffix of a run's name, under which its stages are stored until the build is published."""
 _EVER = datetime.max.replace(tzinfo=UTC)
 VERIFYING = "factmill-verify-"
 _SHARED = ("journal", "claims", "jobs", "jobs-refresh")
-"""Folders beside those of runs, which all processes of a warehouse use."""
+"""Folders next to those of runs that all processes of a warehouse share."""
 
 
 @dataclass(frozen=True, slots=True)
 class Keeping:
-    """What is kept."""
+    """Which builds, run folders and records housekeeping keeps."""
 
     builds: int
-    """Newest builds of each benchmark and author."""
+    """Number of newest builds to keep of each benchmark and author."""
     builds_since: datetime | None
-    """Builds before are removed, but for the newest of each benchmark and author; None: however old they are."""
+    """Earlier builds are removed, except the newest of each benchmark and author; None: age does not matter."""
     since: datetime
-    """Folders of stopped runs that changed since then are kept, and records that came since then, though nothing rests
-    on them."""
+    """Keep folders of stopped runs changed since then, and records that came since then even if no build uses them."""
     measured: bool = True
-    """Keep what a kept evaluation measured, and what has verdicts of an audit, whatever its age."""
+    """Keep builds that a kept evaluation measured, and builds with audit verdicts, whatever their age."""
 
 
 def clean_warehouse(path: Path, keeping: Keeping, *, remove: bool) -> list[Freed]:
-    """Remove what is not kept (only find it unless `remove`) and return what was freed.
+    """Remove what is not kept (only find it unless `remove`) and return the reclaimed space.
 
-    A warehouse that cannot be opened or written is told as trouble of its kinds: on a full disk what lies beside it goes.
+    If the warehouse cannot be opened or written, the result reports it as trouble of builds and records; run folders are
+    removed all the same, which helps when the disk is full.
     """
     runs = work_folder(path)
     stopped = [each for each in _list_runs(runs) if not is_held(each / "held")]
@@ -71,7 +71,7 @@ def clean_warehouse(path: Path, keeping: Keeping, *, remove: bool) -> list[Freed
 
 
 def _clean_tables(path: Path, keeping: Keeping, gone: Sequence[Path], *, remove: bool) -> list[Freed]:
-    """Remove builds and records; `gone`: folders of runs that go, or are gone."""
+    """Remove builds and records; `gone`: run folders that are, or would be, removed."""
     runs = work_folder(path)
     with open_warehouse(path) as db:
         if holder := find_holder(path):
@@ -79,7 +79,7 @@ def _clean_tables(path: Path, keeping: Keeping, gone: Sequence[Path], *, remove:
             return [Freed(kind, left=why) for kind in ("builds", "records")]
         names = {each.name for each in _list_runs(runs)} - {each.name for each in gone}
         doomed = _choose_builds(db, keeping)
-        # those that go once their age no longer holds them back
+        # builds that would be removed if their age did not keep them
         aged = _choose_builds(db, replace(keeping, builds_since=_EVER)) if keeping.builds_since else doomed
         young = sorted({*aged} - {*doomed})
         query = "SELECT max(published_at) FROM builds WHERE list_contains(?, build_id)"
@@ -93,7 +93,7 @@ def _clean_tables(path: Path, keeping: Keeping, gone: Sequence[Path], *, remove:
             young_bytes=_measure_builds(db, young),
             young_newest=newest.isoformat() if newest else "",
         )
-        # runs that published nothing and whose folders are gone, by the names their stages stand under
+        # unpublished runs whose folders no longer exist, by the names of their stages
         found = db.execute(
             "SELECT DISTINCT build_id FROM build_stages WHERE suffix(build_id, ?) AND build_id NOT IN "
             "(SELECT build_id FROM builds)",
@@ -122,7 +122,7 @@ def _list_runs(runs: Path) -> list[Path]:
 
 
 def find_holder(path: Path) -> str:
-    """Return what works with a warehouse just now, in words; empty: nothing does."""
+    """Return, as text, which process uses a warehouse now; empty if none does."""
     runs = work_folder(path)
     if any(map(is_held, (runs / "journal").glob("*.journal"))):
         return "a build"
@@ -136,7 +136,7 @@ def find_holder(path: Path) -> str:
 
 
 def _choose_builds(db: duckdb.DuckDBPyConnection, keeping: Keeping) -> list[str]:
-    """Return the builds that are not kept."""
+    """Return the ids of builds that are not kept."""
     found = db.execute(
         "SELECT build_id, benchmark || ' ' || coalesce(json_extract_string(report, '$.author'), ''), lock, "
         "content_digest, published_at FROM builds ORDER BY published_at DESC, build_id"
@@ -150,7 +150,7 @@ def _choose_builds(db: duckdb.DuckDBPyConnection, keeping: Keeping) -> list[str]
             kept.add(build_id)
     if keeping.measured:
         kept |= {name for (name,) in db.execute("SELECT DISTINCT build_id FROM audit_verdicts").fetchall()}
-        # an evaluation has the digest of what it measured in its lock, and what looks into evaluations that of these
+        # an evaluation's manifest contains the digest of the build it measured, and an analysis those of its evaluations
         new = kept
         while new:
             locks = [lock for build_id, _, lock, _, _ in found if build_id in new]
@@ -160,8 +160,8 @@ def _choose_builds(db: duckdb.DuckDBPyConnection, keeping: Keeping) -> list[str]
 
 
 def _find_records(db: duckdb.DuckDBPyConnection, folders: Sequence[Path], since: datetime) -> Freed:
-    """Put into `unused` the records of before that nothing rests on; what came since a stopped run began, it may go on
-    with."""
+    """Fill the table `unused` with earlier records that no build uses, except those that came since a stopped run began,
+    which that run may need when it resumes."""
     begun = [
         datetime.fromisoformat(json.loads(described.read_text("utf-8"))["options"]["begun"])
         for described in (folder / "run.json" for folder in folders)
@@ -199,12 +199,12 @@ def _list_tables(db: duckdb.DuckDBPyConnection) -> list[str]:
 
 _JUST_MADE_S = 60.0
 _SPILLED = "factmill-"
-"""With a process's number: where its DuckDB puts what does not fit into memory; with more behind a hyphen, what else it
-needs for a while."""
+"""Prefix before a pid: the folder to which the process's DuckDB spills memory; with a suffix after a hyphen, its other
+temporary folders."""
 
 
 def clean_strays(home: Path, warehouse: Path, since: datetime, *, remove: bool) -> list[Freed]:
-    """Remove stray files (only find them unless `remove`); of those that name no process, the ones older than a moment."""
+    """Remove orphan files (only find them unless `remove`); those without a pid in their name only if older than a moment."""
     temporary, runs = Path(tempfile.gettempdir()), work_folder(warehouse)
     old_logs, young_logs = split_by_age((home / "world-cache").glob("*.log"), since)
     logs = _list_left(home / "prefect", "server-", ".log")
@@ -212,7 +212,7 @@ def clean_strays(home: Path, warehouse: Path, since: datetime, *, remove: bool) 
     left += [each for each in (runs / "journal").glob("*.journal") if _is_left_behind(each)]
     aged = [each for each in temporary.glob(f"{VERIFYING}*") if not is_held(each / "held")]
     aged += (home / "world-cache").glob("building-*")
-    # of runs on servers that may be gone for good; those of the one that is named now are ended (flows/commands/gc.py)
+    # of runs on servers that may no longer exist; flows/commands/gc.py ends those of the current server
     aged += (each for each, server in find_gone_runs(home).items() if server != name_server())
     old, young = split_by_age(aged, since)
     names = tuple(each.name for each in runs.glob("*"))
@@ -226,13 +226,13 @@ def clean_strays(home: Path, warehouse: Path, since: datetime, *, remove: bool) 
 
 
 def _list_left(folder: Path, start: str, end: str = "") -> list[Path]:
-    """Return the files whose names are a start, the number of a process that is gone, and an end or more behind - or a dot."""
+    """Return files named `start`, the pid of a dead process, and either `end` or a suffix after a hyphen or dot."""
     found = folder.glob(f"{start}*{end}")
     return [each for each in found if not is_alive(re.split("[-.]", each.name.removeprefix(start))[0])]
 
 
 def _is_left_behind(journal: Path) -> bool:
-    """True for an empty journal that no process writes; one that is just being made is not locked yet."""
+    """True for an empty journal that no process writes; a journal being created is not locked yet."""
     try:
         told = journal.stat()
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""Where what a run works with lies, beside its warehouse."""
+"""Folders next to a warehouse that hold runs' working files: journals, batch jobs, stages."""
 
 import os
 from pathlib import Path
@@ -7,19 +7,19 @@ from factmill.tasks.core.calls.call import Mode
 
 
 def jobs_folder(warehouse: Path, mode: Mode) -> Path:
-    """Return the folder of what is known of batch jobs; a refresh goes on with its own alone."""
+    """Return the folder with the state of batch jobs; mode `refresh` has one of its own."""
     return work_folder(warehouse) / ("jobs-refresh" if mode == "refresh" else "jobs")
 
 
 def make_work_folder(folder: Path) -> None:
-    """Make a folder in a work folder. A new work folder is for its user alone: what lies in it, prompts and replies, is too."""
+    """Create a folder in a work folder. A new work folder, and so its prompts and replies, is readable only by its user."""
     folder.parent.parent.mkdir(parents=True, exist_ok=True)
     folder.parent.mkdir(0o700, exist_ok=True)
     folder.mkdir(exist_ok=True)
 
 
 def work_folder(warehouse: Path) -> Path:
-    """Return the folder for journals and run files beside a warehouse; this user's own where another user's is closed to others."""
+    """Return the folder for journals and run files next to a warehouse; one per user if another user's is not accessible."""
     folder = (
         warehouse.parent / "runs"
         if warehouse.name == "factmill.duckdb"

@@ -1,14 +1,13 @@
-"""The journal: every reply is on disk the moment it arrives, so that a killed run asks nothing twice.
+"""Journals of replies and claims on calls: write every reply to disk on arrival, so a killed run sends no call twice.
 
-One file a process, locked while it lives; one line a reply, `<crc32> <json>`, appended in one write. A line that is
-torn by a crash fails its checksum and is left out. A file only grows: a journal that is cleared goes on in another one,
-so that other processes can read along. Journals are merged into the warehouse at the end of a stage, and those of dead
-processes by whoever runs next, who keeps those aside that are damaged otherwise.
+Each process has one journal file, locked while the process lives. Each reply is one line, `<crc32> <json>`, appended in one
+write. A line torn by a crash fails its checksum and is skipped. A file only grows, so that other processes can follow it;
+clearing a journal starts a new file. Journals are merged into the warehouse at the end of a stage. The next run merges those
+of dead processes, and moves journals with other damage aside.
 
-What one process is asking just now, no other process of the same warehouse asks: it claims the calls, in one file a batch,
-locked while it is asked, with their keys of 32 bytes each. Claims are made one process at a time. The system drops the lock
-of a process that dies, so its claims are free at once. Who finds a key claimed holds none of its own while it waits, so
-nobody waits in a circle.
+Only one process at a time sends a given call: it claims the keys (32 bytes each) of a batch's calls in one file, locked while
+the calls are under way. Only one process at a time makes claims. The system drops the lock of a process that dies, which
+frees its claims at once. A process that waits for a claimed key holds no claims itself, so there is no deadlock.
 """
 
 import errno
@@ -38,7 +37,7 @@ _SYNC_EVERY_S = 1.0
 _DRAFT = ".opening"
 _numbering, _last = threading.Lock(), [0]
 _KEY = re.compile(rb'"key":"([0-9a-f]+)"')
-"""A line's key; in what a reply says, quotes are escaped."""
+"""Finds a line's key; quotes in a reply are escaped."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,11 +60,11 @@ class Record:
     asked_at: datetime
 
     def read(self, column: Literal["parts", "body"]) -> Any:
-        """Return what a JSON column says; WarehouseError for a damaged one."""
+        """Return the value of a JSON column; WarehouseError if it is damaged."""
         return read_json(getattr(self, column), f"calls.{column} of {self.record_id}")
 
     def reply(self) -> Reply:
-        """Return the reply as it came."""
+        """Return the recorded reply."""
         return Reply(
             body=self.read("body"),
             status="ok" if self.status == "ok" else "failed",
@@ -79,9 +78,9 @@ class Record:
 
 
 def make_record(call: Call, reply: Reply, after: str = "") -> Record:
-    """Return the record of a reply that came just now.
+    """Return the record of a reply that has just arrived.
 
-    Its id sorts by time, and behind all that this process made before and the id `after`, also when the clock is set back.
+    Its id sorts by time, after the id `after` and all ids that this process made before, even if the clock is set back.
     """
     now, before = time.time_ns(), int(after.partition("-")[0] or "0", 16)
     with _numbering:
@@ -114,7 +113,7 @@ class Journal:
         self._synced = time.monotonic()
 
     def _open(self) -> None:
-        """Begin a file, called a journal once it is locked: who finds one that is not takes it for a dead process's."""
+        """Create a file and name it a journal once it is locked: others take an unlocked one for a dead process's."""
         path = self._folder / f"{os.getpid()}-{os.urandom(4).hex()}.journal"
         draft = path.with_suffix(_DRAFT)
         try:
@@ -123,14 +122,14 @@ class Journal:
             fcntl.flock(fd, fcntl.LOCK_EX)
             draft.rename(path)
         except FileNotFoundError:
-            self._open()  # it was taken for what a dead process left
+            self._open()  # another process took it for an orphan
         except OSError as error:
             raise ShardError(f"cannot write the journal {path}: {error.strerror}") from error
         else:
             self.path, self._fd, self._size = path, fd, 0
 
     def append(self, record: Record) -> None:
-        """Write one record; ShardError when the disk is full."""
+        """Write one record; ShardError if the disk is full."""
         line = encode_line(record)
         with self._lock:
             try:
@@ -148,7 +147,7 @@ class Journal:
                 self._synced = time.monotonic()
 
     def clear(self) -> None:
-        """Empty the journal, once its records are in the warehouse."""
+        """Start an empty journal, once the records are in the warehouse."""
         with self._lock:
             path, fd = self.path, self._fd
             self._open()
@@ -156,7 +155,7 @@ class Journal:
             os.close(fd)
 
     def close(self) -> None:
-        """Close and remove the file when it is empty."""
+        """Close the file, and remove it if it is empty."""
         with self._lock:
             if os.fstat(self._fd).st_size == 0:
                 self.path.unlink(missing_ok=True)
@@ -171,13 +170,13 @@ def encode_line(record: Record) -> bytes:
 
 
 def read_journal(path: Path) -> Iterator[Record]:
-    """Yield the whole records of a journal; torn and damaged lines are left out."""
+    """Yield the intact records of a journal; skip torn and damaged lines."""
     with path.open("rb") as lines:
         yield from (record for line in lines if (record := _read_line(line)))
 
 
 def find_damage(path: Path) -> list[int]:
-    """Return the numbers, from 1, of a journal's damaged lines; one at its end that a crash has torn is none."""
+    """Return the numbers, from 1, of a journal's damaged lines, except a last line torn by a crash."""
     with path.open("rb") as lines:
         return [number for number, line in enumerate(lines, 1) if line.endswith(b"\n") and not _read_line(line)]
 
@@ -190,22 +189,22 @@ def _read_line(line: bytes) -> Record | None:
         fields = json.loads(payload.decode("utf-8", "surrogatepass"))
         return Record(**{**fields, "asked_at": datetime.fromisoformat(fields["asked_at"])})
     except (ValueError, TypeError, KeyError, RecursionError):
-        return None  # another program's line, or one of another factmill
+        return None  # a line of another program or another factmill
 
 
 class OtherJournals:
-    """What stands in the journals of a folder, read on as they grow: the records of processes that are still at work."""
+    """Records in the journals of other live processes in a folder, indexed as the files grow."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._read: dict[Path, int] = {}
-        """Journal → bytes of it that were read."""
+        """Journal → bytes read so far."""
         self._places: dict[bytes, list[tuple[Path, int]]] = {}
-        """Call key → journals and places of its records."""
+        """Call key → (journal, byte offset) of its records."""
         self._lock = threading.Lock()
 
     def find(self, keys: Collection[str], own: Path) -> dict[str, Record]:
-        """Return the newest record of each key that stands in another journal than `own`."""
+        """Return the newest record of each key found in a journal other than `own`."""
         with self._lock:
             there = [path for path in self._folder.glob("*.journal") if path != own]
             if self._read.keys() - there:
@@ -225,7 +224,7 @@ class OtherJournals:
                 lines.seek(at)
                 for line in lines:
                     if not line.endswith(b"\n"):
-                        break  # is being written
+                        break  # still being written
                     if found := _KEY.search(line):
                         self._places.setdefault(found[1], []).append((path, at))
                     at += len(line)
@@ -244,7 +243,7 @@ def _read_at(path: Path, place: int) -> Record | None:
 
 
 def orphan_journals(folder: Path) -> Iterator[tuple[Path, int]]:
-    """Yield the journals of dead processes, each locked (path, descriptor) until the caller closes the descriptor."""
+    """Yield (path, descriptor) of dead processes' journals; each stays locked until the caller closes the descriptor."""
     for path in sorted(folder.glob(f"*{_DRAFT}")):
         if (fd := _take_over(path)) is not None:
             path.unlink(missing_ok=True)
@@ -255,7 +254,7 @@ def orphan_journals(folder: Path) -> Iterator[tuple[Path, int]]:
 
 
 def _take_over(path: Path) -> int | None:
-    """Lock a file of a dead process; None where its process lives, or it is gone."""
+    """Lock a file of a dead process; None if its process is alive or the file no longer exists."""
     try:
         fd = os.open(path, os.O_RDWR)
     except FileNotFoundError:
@@ -280,7 +279,7 @@ class Claims:
     """The claims on calls of one warehouse, in a folder of their own."""
 
     def __init__(self, folder: Path) -> None:
-        """Open the folder; what dead processes have left in it is removed."""
+        """Open the folder and remove files of dead processes."""
         self._folder = folder
         self._lock = folder / "lock"
         with self._alone():
@@ -289,7 +288,7 @@ class Claims:
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
-        """Let no other process claim anything meanwhile; ShardError where the folder cannot be written."""
+        """Keep other processes from making claims meanwhile; ShardError if the folder cannot be written."""
         try:
             with one_at_a_time(self._lock, say):
                 yield
@@ -301,7 +300,7 @@ class Claims:
 
     @contextmanager
     def hold(self, keys: Collection[str]) -> Iterator[set[str]]:
-        """Claim those of the keys (SHA-256, in hex) that are free, and give them; they are free again at the end."""
+        """Claim the keys (SHA-256, in hex) that are free, yield them, and release them at the end."""
         wanted = {bytes.fromhex(key) for key in keys}
         with self._alone():
             for path in self._folder.glob("*.claim"):
@@ -312,11 +311,11 @@ class Claims:
         finally:
             if own:
                 path, claim = own
-                os.close(claim)  # first: an unlocked file claims nothing, also where it cannot be removed
+                os.close(claim)  # first: an unlocked file claims nothing, even if it cannot be removed
                 path.unlink(missing_ok=True)
 
     def find_holders(self, keys: Collection[str]) -> list[int]:
-        """Return the numbers of the processes that hold any of the keys."""
+        """Return the pids of the processes that claim any of the keys."""
         wanted = {bytes.fromhex(key) for key in keys}
         with self._alone():
             found = {path: _read_claim(path) for path in self._folder.glob("*.claim")}
@@ -329,7 +328,7 @@ class Claims:
         try:
             fcntl.flock(claim, fcntl.LOCK_EX)
             path.write_bytes(b"".join(keys))
-        except BaseException:  # memory that runs out, too: this process would wait for itself
+        except BaseException:  # including MemoryError: this process would wait for itself
             os.close(claim)
             path.unlink(missing_ok=True)
             raise
@@ -337,7 +336,7 @@ class Claims:
 
 
 def _read_claim(path: Path) -> set[bytes]:
-    """Return the keys that a process claims in a file; none, and remove it, when that process has died."""
+    """Return the keys claimed in a file; if its process has died, remove the file and return none."""
     try:
         with path.open("rb") as claim:
             try:
@@ -347,5 +346,5 @@ def _read_claim(path: Path) -> set[bytes]:
                 return {held[at : at + _KEY_BYTES] for at in range(0, len(held), _KEY_BYTES)}
             path.unlink(missing_ok=True)
     except FileNotFoundError:
-        pass  # given back meanwhile
+        pass  # released meanwhile
     return set()

@@ -1,9 +1,9 @@
-"""Recording and replay: every call to the outside is asked once, kept, and served again from then on.
+"""Call cache: send every external call once, record its reply in the warehouse, and serve the recording from then on.
 
-Modes: `record` (serve what is recorded, ask what is missing or too old; failures that may pass are asked again by the
-next run), `replay` (ask nothing; a miss is an error that names what differs from the nearest recorded call), `refresh` (ask
-everything anew, once a run). The same call wanted at once by two batches, of this process or of several, is asked by one
-of them.
+Modes: `record` (serve recorded replies, send calls that are missing or expired; the next run retries transient failures),
+`replay` (send nothing; a miss is an error that names the differences from the nearest recorded call), `refresh` (send
+every call again, once per run). If two batches, of this process or of several, need the same call at once, only one sends
+it.
 """
 
 import math
@@ -41,23 +41,23 @@ from factmill.tasks.storage.warehouse import Connection, is_there, open_warehous
 
 @dataclass(slots=True)
 class Serving:
-    """Which of the recorded replies serve one run."""
+    """Look-up of the recorded replies that are valid for one run."""
 
     warehouse: Path
     mode: Mode
     floor: str
-    """Record id that records must be newer than; empty but in mode `refresh`."""
+    """Records must be newer than this record id; empty except in mode `refresh`."""
     opened: str
-    """Record id; newer ones came since the run was opened. Empty in mode `replay`: all serve, whatever their age, failures too."""
+    """Record id; newer records came since the run was opened. Empty in mode `replay`: all records, even failures, are valid."""
     pinned_build: str | None = None
-    """Only the very replies that this build rests on serve."""
+    """If set, only the replies that this build used are valid."""
     oldest: Mapping[str, datetime] = field(default_factory=dict)
-    """Service → when its replies must have come, but for those that last."""
+    """Service → earliest time of a valid reply, except for immutable ones."""
     kept: Kept | None = None
-    """Replies that serve though they are too old."""
+    """Expired replies that were revalidated."""
 
     def admits(self, call: Call, record_id: str, transient: bool, asked_at: datetime) -> bool:
-        """True when a recorded reply to a call counts for this run."""
+        """True if a recorded reply to a call is valid for this run."""
         if record_id > self.opened:  # which is no earlier than the floor
             return True
         oldest = self.oldest.get(call.service)
@@ -67,7 +67,7 @@ class Serving:
         return record_id > self.floor and not transient and (oldest is None or asked_at >= oldest)
 
     def find(self, calls: Sequence[Call]) -> dict[str, Record]:
-        """Return the newest usable record of each call that the warehouse holds, by the call's key; bodies only of these."""
+        """Return call key → newest valid record in the warehouse; bodies are read only of these."""
         if not calls or (self.mode == "replay" and not is_there(self.warehouse)):
             return {}
         of_build = (
@@ -85,7 +85,7 @@ class Serving:
             return {record.key: record for record in read_all(db, sorted(chosen.values()))}
 
     def find_renamed(self, calls: Sequence[Call]) -> dict[str, Record]:
-        """Return the replies that are kept of what services said that were called otherwise then, as replies to these calls."""
+        """Return call key → revalidated reply of a service that had another identity then, rekeyed to the call."""
         kept = self.kept
         if kept is None or not kept.renamed:
             return {}
@@ -103,7 +103,7 @@ class Serving:
         return {key: take_over(records[each], key, services[key]) for key, each in ids.items() if each in records}
 
     def find_older(self, wanted: Mapping[str, Call], records: Mapping[str, Record]) -> dict[str, Record]:
-        """Return the newest replies, though too old, of calls that a service of which replies age has failed to answer."""
+        """Return call key → newest reply, even if expired, of calls that now fail transiently at a service whose replies expire."""
         failed = [key for key, call in wanted.items() if call.service in self.oldest and records[key].transient]
         if not failed:
             return {}
@@ -116,7 +116,7 @@ class Serving:
 
 
 def explain_miss(warehouse: Path, missing: Sequence[Call]) -> str:
-    """Say what is missing and in which parts it differs from the nearest recorded call."""
+    """Return which call is missing and how it differs from the nearest recorded call, as text."""
     call = missing[0]
     text = f"replay: {len(missing)} calls were never recorded, the first: {describe_call(call)}"
     near: list[tuple[str, str, str]] = []
@@ -145,7 +145,7 @@ def _differences(call: Call, service: str, parts: Mapping[str, object]) -> list[
 
 
 def describe_call(call: Call) -> str:
-    """Return a call in words."""
+    """Return operation, service and parts of a call as text."""
     return f"{call.operation} of {call.service} with {_short(dict(call.parts))}"
 
 
@@ -155,18 +155,18 @@ def _short(value: object) -> str:
 
 
 _MOST_FRESH = 8 * 2**20
-"""Characters of records that a run keeps before it moves them into the warehouse, within a stage too."""
+"""Characters of records that a run holds before it moves them into the warehouse, even within a stage."""
 _REST_OF_RECORD = 500
-"""Characters that stand for its key, ids and counts."""
+"""Characters assumed for a record's key, ids and counts."""
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.02, 0.5
-"""How often it is looked whether another process has the replies that it asks for."""
+"""Seconds between checks whether another process has the replies that it is waiting for."""
 _SAY_AFTER_S = 15.0
-"""After how long a batch's waiting for another process is told."""
+"""Seconds after which a batch reports that it waits for another process."""
 
 
 @dataclass(slots=True)
 class Answers:
-    """The replies of one batch."""
+    """Records of one batch's calls, with counts."""
 
     records: dict[str, Record] = field(default_factory=dict)
     """Call key → its record."""
@@ -175,7 +175,7 @@ class Answers:
 
 
 class Recorder:
-    """The recorded calls of one warehouse, as one run sees them."""
+    """Cache of one warehouse's recorded calls, as one run uses it."""
 
     def __init__(
         self,
@@ -186,12 +186,11 @@ class Recorder:
         oldest: Mapping[str, datetime] | None = None,
         stale_if_error: bool = False,
     ) -> None:
-        """Open for a run.
+        """Open the cache for a run and merge journals of dead processes.
 
-        `floor`: record id that records must be newer than to count in mode `refresh`. `pinned_build`: serve only the
-        very replies that this build rests on (for `verify`). `oldest`: service → when its replies must have come to
-        count in mode `record`, but for those that last (core/calls/freshness.py). `stale_if_error`: serve older ones where
-        the service now fails. Journals of dead processes are merged first.
+        `floor`: in mode `refresh`, records must be newer than this record id. `pinned_build`: serve only the replies that
+        this build used (for `verify`). `oldest`: service → earliest time of a valid reply in mode `record`, except for
+        immutable replies (core/calls/freshness.py). `stale_if_error`: serve expired replies if the service now fails.
         """
         self.mode: Mode = mode
         self._warehouse = warehouse
@@ -202,11 +201,11 @@ class Recorder:
         self._others = OtherJournals(self._journal_folder)
         self._fresh: dict[str, Record] = {}
         self._fresh_length = 0
-        """Characters that they hold, about."""
+        """Approximate number of characters in them."""
         self._moved: list[set[str]] = []
-        """For each batch that is being answered, keys of what has been moved into the warehouse since that began."""
+        """For each batch in progress, keys of records moved into the warehouse since it began."""
         self._moving = threading.Lock()
-        """Held by who moves what is fresh into the warehouse: two at once would move the same."""
+        """Held while fresh records are moved into the warehouse: two threads at once would move the same ones."""
         self._claimed: dict[str, Future[None]] = {}
         self._lock = threading.Lock()
         if mode != "replay":
@@ -215,16 +214,16 @@ class Recorder:
             warehouse,
             mode,
             floor if mode == "refresh" else "",
-            # other processes may have failures in their journals that are older
+            # journals of other processes may contain older failures
             "" if mode == "replay" else max(newest_record(warehouse), f"{time.time_ns():016x}"),
             pinned_build,
             dict(oldest or {}) if mode == "record" else {},
         )
         self._newest = max(floor, self._serving.opened)
-        """Id that records of this run are newer than."""
+        """Records of this run are newer than this record id."""
 
     def keep(self, kept: Kept) -> None:
-        """Serve replies that are too old, where what they rest on has not changed since."""
+        """Serve expired replies that were revalidated, since their underlying data has not changed."""
         self._serving.kept = kept
 
     def answer(self, calls: Sequence[Call], service: Service) -> Answers:
@@ -232,7 +231,7 @@ class Recorder:
         with self._watching() as moved:
             answers = self._answer({call.key: call for call in calls}, service, moved)
         if self._fresh_length > _MOST_FRESH and self._moving.acquire(blocking=False):
-            # where another batch is at it, this one goes on
+            # if another batch is moving records, this one continues
             try:
                 with self._move():
                     pass
@@ -242,7 +241,7 @@ class Recorder:
 
     @contextmanager
     def _watching(self) -> Iterator[set[str]]:
-        """Yield the keys of what is moved into the warehouse from now on."""
+        """Yield a set that collects the keys of records moved into the warehouse from now on."""
         moved: set[str] = set()
         with self._lock:
             self._moved.append(moved)
@@ -253,7 +252,7 @@ class Recorder:
                 self._moved = [each for each in self._moved if each is not moved]
 
     def _answer(self, wanted: Mapping[str, Call], service: Service, moved: Collection[str]) -> Answers:
-        """Return a reply for every call; `moved`: keys of what was fresh when this began, or since, and is no longer."""
+        """Return a reply for every call; `moved`: keys of records moved into the warehouse since this began."""
         answers = Answers()
         with self._lock:
             answers.records.update({key: self._fresh[key] for key in wanted if key in self._fresh})
@@ -276,8 +275,10 @@ class Recorder:
     def _ask(
         self, missing: Sequence[Call], service: Service, answers: Answers, state: object, moved: Collection[str]
     ) -> None:
-        """Ask what nobody else is asking just now, then wait for what others ask; `state`: the warehouse's when it was read,
-        `moved`: keys of what came into it since."""
+        """Send the calls that no other batch is sending, then wait for the others' replies.
+
+        `state`: the warehouse file's when it was read; `moved`: keys of records moved into it since.
+        """
         with self._lock:
             known = (self._claimed, self._fresh, moved)
             mine = [call for call in missing if not any(call.key in each for each in known)]
@@ -287,7 +288,7 @@ class Recorder:
         sent = 0
         try:
             sent = self._ask_unclaimed(mine, service, state)
-        except BaseException as error:  # whatever it was, it is what those who wait for these replies end with
+        except BaseException as error:  # pass any error on to the batches that wait for these replies
             done.set_exception(error)
             raise
         else:
@@ -301,7 +302,7 @@ class Recorder:
         with self._lock:
             answers.records.update({call.key: self._fresh[call.key] for call in missing if call.key in self._fresh})
         answers.replayed += len(missing) - sent
-        # what others asked may have been moved into the warehouse by now
+        # replies that others received may have been moved into the warehouse by now
         answers.records.update(self._serving.find([call for call in missing if call.key not in answers.records]))
         left = [call for call in missing if call.key not in answers.records]
         if left and failed:
@@ -312,10 +313,10 @@ class Recorder:
             )
 
     def _ask_unclaimed(self, calls: Sequence[Call], service: Service, state: object) -> int:
-        """Ask what no other process is asking or has asked, and wait for what one is; return how many calls were asked.
+        """Send calls that no other process is sending or has sent, and wait for the others; return how many were sent.
 
-        What another process has only in its journal is taken into this one's: builds that rest on it are then whole,
-        whichever of the two is killed.
+        Replies found only in another process's journal are copied into this one's: the builds that use them are then
+        complete, whichever of the two processes is killed.
         """
         left, sent, pause_s = {call.key: call for call in calls}, 0, _FIRST_PAUSE_S
         say_at = time.monotonic() + _SAY_AFTER_S
@@ -348,7 +349,7 @@ class Recorder:
             )
 
     def _find_journalled(self, calls: Sequence[Call]) -> set[str]:
-        """Keep what other processes have in their journals of these calls, and serves; return the keys."""
+        """Copy valid records of these calls from other processes' journals into this one's; return their keys."""
         assert self._journal is not None
         records = self._others.find([call.key for call in calls], self._journal.path)
         pairs = [(call, records[call.key]) for call in calls if call.key in records]
@@ -373,20 +374,20 @@ class Recorder:
             self._fresh[record.key] = record
 
     def merge(self) -> None:
-        """Move what this run has journalled into the warehouse, in one transaction."""
+        """Move this run's journalled records into the warehouse, in one transaction."""
         if self._journal is not None and self._fresh:
             with self.merging():
                 pass
 
     @contextmanager
     def merging(self) -> Iterator[Connection]:
-        """Open the warehouse for a transaction that begins with moving in what this run has journalled."""
+        """Open a warehouse transaction that begins by moving in this run's journalled records."""
         with self._moving, self._move() as db:
             yield db
 
     @contextmanager
     def _move(self) -> Iterator[Connection]:
-        """Do so, for who holds `_moving`."""
+        """Do the same; the caller holds `_moving`."""
         with self._lock:
             records = list(self._fresh.values()) if self._journal is not None else []
         with open_warehouse(self._warehouse) as db:
@@ -405,7 +406,7 @@ class Recorder:
                 self._journal.clear()
 
     def ask_again(self, record_ids: Collection[str]) -> None:
-        """Have the next run ask again what these records answer; this run and builds that rest on them keep them."""
+        """Make the next run send these records' calls again; this run, and builds that use the records, keep them."""
         if record_ids and self.mode != "replay":
             self.merge()
             with open_warehouse(self._warehouse) as db:
@@ -414,7 +415,7 @@ class Recorder:
                 )
 
     def close(self) -> None:
-        """Merge what is left and remove the journal."""
+        """Merge the remaining records and remove the journal."""
         if self._journal is not None:
             self.merge()
             self._journal.close()
@@ -442,7 +443,7 @@ def _measure(record: Record) -> int:
 
 
 def _look_at(warehouse: Path) -> object:
-    """Return what changes when another process writes into a warehouse."""
+    """Return modification time and size of a warehouse file, which change when a process writes to it; None if missing."""
     try:
         found = warehouse.stat()
     except FileNotFoundError:

@@ -1,9 +1,8 @@
-"""The warehouse's table of recorded calls: writing and reading its rows, how old those are that a build rests on, and which of an
-earlier build's a rebuild keeps.
+"""Read and write the warehouse's table of recorded calls, compute the ages of a build's replies, and store which replies an
+incremental rebuild revalidated.
 
-Bodies lie there as JSON, the long ones packed: DuckDB reads some two thousand texts of a column at a time, and pages of a
-large wiki, of hundreds of kilobytes each, would need more memory than that one column is worth; packed they take a sixth
-of it, in the file too.
+Bodies are stored as JSON, long ones compressed: DuckDB reads about two thousand texts of a column at a time, and wiki pages
+of hundreds of kilobytes each would need too much memory. Compressed they take a sixth of it, also in the file.
 """
 
 import base64
@@ -41,17 +40,17 @@ _SCHEMA = pa.schema(
 )
 _READ = attrgetter(*Record.__slots__)
 _AT_ONCE = 1000
-"""Records that are read at once, for the sake of memory."""
+"""Records read at a time, to limit memory."""
 
 
 def insert_records(db: duckdb.DuckDBPyConnection, records: Sequence[Record]) -> None:
-    """Insert records that are not in the warehouse yet."""
+    """Insert the records that are not in the warehouse yet."""
     rows = [
         _READ(record if len(record.body) < LONG else replace(record, body=pack_body(record.body))) for record in records
     ]
     db.register("new_records", make_table(_SCHEMA, rows))
     names = ", ".join(Record.__slots__)
-    # ids sort by time: what is older than all new ones is not looked through
+    # ids sort by time: records older than all new ones need no comparison
     db.execute(
         f"INSERT INTO calls ({names}) SELECT {names} FROM new_records "
         "ANTI JOIN (SELECT record_id FROM calls WHERE record_id >= ?) USING (record_id)",
@@ -61,7 +60,7 @@ def insert_records(db: duckdb.DuckDBPyConnection, records: Sequence[Record]) -> 
 
 
 def read_scripted(db: duckdb.DuckDBPyConnection, build_id: str) -> list[Record]:
-    """Return the records of the scripted replies that a build asked for, there or missing, each once."""
+    """Return the records of the scripted replies that a build asked for, found or missing, each once."""
     found = db.execute(
         "SELECT DISTINCT record_id FROM build_calls JOIN calls USING (record_id) WHERE build_id = ? AND service = ? ORDER BY 1",
         [build_id, SCRIPTED],
@@ -70,11 +69,11 @@ def read_scripted(db: duckdb.DuckDBPyConnection, build_id: str) -> list[Record]:
 
 
 def count_scripted(db: duckdb.DuckDBPyConnection, build_id: str) -> dict[str, dict[str, int]]:
-    """Return prompt → `replies` of a build that are scripted, and how many of them are planted `faults`."""
+    """Return prompt → number of a build's scripted `replies`, and how many of them are planted `faults`."""
     counts: dict[str, dict[str, int]] = {}
     for record in read_scripted(db, build_id):
         parts = record.read("parts")
-        # a reply that cannot be read is asked for once more, with a correction
+        # an unreadable reply leads to a second prompt with a correction, which is not counted
         if record.status == "ok" and not parts["correction"]:
             of_prompt = counts.setdefault(parts["prompt"], {"replies": 0, "faults": 0})
             of_prompt["replies"] += 1
@@ -94,7 +93,7 @@ def read_all(db: duckdb.DuckDBPyConnection, ids: Sequence[str]) -> list[Record]:
 
 
 def newest_record(warehouse: Path) -> str:
-    """Return the id of the newest record in a warehouse; empty when there is none."""
+    """Return the id of the newest record in a warehouse; empty if there is none."""
     if not is_there(warehouse):
         return ""
     with open_warehouse(warehouse) as db:
@@ -103,7 +102,7 @@ def newest_record(warehouse: Path) -> str:
 
 
 def rests_on_older(warehouse: Path, build_id: str, oldest: Mapping[str, datetime]) -> bool:
-    """True when a build rests on a reply that is too old to serve now (`oldest`: as of Recorder)."""
+    """True if a build used a reply that has expired now (`oldest`: as for Recorder)."""
     with open_warehouse(warehouse) as db:
         return any(
             asked_at < find_oldest(operation, read_json(parts, f"calls.parts of {record_id}", dict), moment)
@@ -119,8 +118,8 @@ def rests_on_older(warehouse: Path, build_id: str, oldest: Mapping[str, datetime
 def sum_up_ages(
     db: duckdb.DuckDBPyConnection, run_id: str, begun: datetime, oldest: Mapping[str, datetime]
 ) -> dict[str, dict[str, Any]]:
-    """Return live service → calls that a run rests on, when the replies came, how many came since the run began, and how
-    many are older than `oldest` allows (as of Recorder) and were not found unchanged."""
+    """Return live service → number of the run's calls, times of the oldest and newest reply, how many came since the run
+    began, and how many are expired by `oldest` (as for Recorder) and not revalidated."""
     found = db.execute(
         "SELECT record_id, service, operation, parts, asked_at, record_id IN (SELECT record_id FROM kept_calls WHERE build_id = $1) "
         "FROM calls WHERE starts_with(service, 'http') AND record_id IN "
@@ -140,20 +139,20 @@ def sum_up_ages(
 
 
 LONG = 4096
-"""Characters from which a body is packed."""
+"""Characters from which a body is compressed."""
 _MARK = "zlib:"
-"""No JSON begins so."""
+"""Prefix of a compressed body; no JSON begins with it."""
 
 
 def pack_body(body: str) -> str:
-    """Return a body as it is stored."""
+    """Return a body in its stored form: compressed and base64-encoded if long."""
     if len(body) < LONG:
         return body
     return _MARK + base64.b64encode(zlib.compress(body.encode("utf-8"))).decode("ascii")
 
 
 def unpack_body(stored: str) -> str:
-    """Return a stored body as JSON; one that is damaged as it is stored, which is no JSON."""
+    """Return a stored body as JSON text; a damaged one is returned as stored, which is not JSON."""
     if not stored.startswith(_MARK):
         return stored
     try:
@@ -163,7 +162,7 @@ def unpack_body(stored: str) -> str:
 
 
 def read_rejected(row: str) -> Any:
-    """Return what a rejected row says: any JSON, as its source had it, or the title or name that a stage keeps, which is none."""
+    """Return a rejected row's value: any JSON from its source, or the text itself where a stage stored a title or name."""
     try:
         return json.loads(row)
     except (ValueError, RecursionError):
@@ -172,68 +171,68 @@ def read_rejected(row: str) -> Any:
 
 FILE = "since.json"
 STAGE = "since"
-"""Under which the calls that look for change are filed; no step has that name."""
+"""Stage name under which the calls that check for changes are filed; no step has that name."""
 
 
 @dataclass(frozen=True, slots=True)
 class KeptCall:
-    """A recorded call that serves, though it is too old."""
+    """An expired recorded call that was revalidated."""
 
     record_id: str
     asked_at: str
-    """ISO 8601."""
+    """Time of the reply, ISO 8601."""
     why: str
     checks: tuple[str, ...]
-    """Ids of the records that show it."""
+    """Ids of the records that show it is unchanged."""
 
 
 @dataclass(slots=True)
 class Kept:
-    """What a rebuild since an earlier build found out before it began: which replies of that build are as good as new.
+    """Result of an incremental rebuild's check of an earlier build: which of its expired replies are still valid.
 
-    It is settled once a run and written into the run's folder, so that a run that goes on after a crash keeps to it.
+    It is determined once per run and written into the run's folder, so that a run resumed after a crash uses the same.
     """
 
     build: str
     """The earlier build."""
     begun: str
-    """When the run began that settled it (ISO 8601)."""
+    """When the run that determined it began (ISO 8601)."""
     calls: dict[str, KeptCall] = field(default_factory=dict)
-    """Key → the call, of those that are kept; its key is that of the earlier build, where the service was called otherwise."""
+    """Call key → revalidated call; keys are those of the earlier build, even if the service has another identity now."""
     renamed: dict[str, str] = field(default_factory=dict)
-    """Service → what it was called then, of those that are named by their content."""
+    """Service → its identity then, for services whose identity is a digest of their content."""
     checks: dict[str, str] = field(default_factory=dict)
-    """Key → id of the record, of the calls that looked for change."""
+    """Call key → record id, of the calls that checked for changes."""
     counts: dict[str, Any] = field(default_factory=dict)
-    """For the report (tasks/options.py)."""
+    """Counts for the build report (tasks/options.py)."""
 
     def moment(self, key: str) -> datetime | None:
-        """Return when the reply came that is kept for a call; None: none is."""
+        """Return when a call's revalidated reply came; None if there is none."""
         found = self.calls.get(key)
         return None if found is None else datetime.fromisoformat(found.asked_at)
 
     def write(self, folder: Path) -> None:
-        """Write down what was settled, whole or not at all."""
+        """Write the result to the run's folder atomically."""
         draft = folder / f"{FILE}.draft"
         draft.write_text(json.dumps(asdict(self), ensure_ascii=False), "utf-8")
         draft.replace(folder / FILE)
 
 
 def read_kept(folder: Path, build: str, begun: str) -> Kept | None:
-    """Return what a run that began at that moment settled; None where it has not yet."""
+    """Return the stored result of the run that began at that time; None if there is none yet."""
     try:
         told = json.loads((folder / FILE).read_bytes())
         calls = {key: KeptCall(**{**each, "checks": tuple(each["checks"])}) for key, each in told.pop("calls").items()}
         kept = Kept(**told, calls=calls)
     except (OSError, ValueError, TypeError, KeyError, RecursionError):
-        return None  # there is none, or it is torn
+        return None  # missing or incomplete
     return kept if (kept.build, kept.begun) == (build, begun) else None
 
 
 def list_used(
     db: duckdb.DuckDBPyConnection, build_id: str, services: Sequence[str]
 ) -> list[tuple[str, str, str, str, datetime]]:
-    """Return (record id, service, operation, parts, when it came) of the replies of services that a build rests on."""
+    """Return (record id, service, operation, parts, time) of a build's replies from these services."""
     return db.execute(
         "SELECT DISTINCT c.record_id, c.service, c.operation, c.parts, c.asked_at FROM build_calls u "
         "JOIN calls c USING (record_id) WHERE u.build_id = ? AND u.stage <> ? AND list_contains(?, c.service) ORDER BY 1",
@@ -242,18 +241,18 @@ def list_used(
 
 
 def take_over(record: Record, key: str, service: str) -> Record:
-    """Return a reply as that of another call: of the same service in another state, where it would come again."""
+    """Return a recorded reply under another call's key and service: the same service in a later state, same reply."""
     return replace(record, record_id=f"{record.record_id.partition('.')[0]}.{key[:8]}", key=key, service=service)
 
 
 def find_reply(db: duckdb.DuckDBPyConnection, key: str) -> Record | None:
-    """Return the newest reply to a call that is no failure; None where there is none."""
+    """Return the newest successful reply to a call; None if there is none."""
     found = db.execute("SELECT max(record_id) FROM calls WHERE key = ? AND status = 'ok'", [key]).fetchone()
     return read_all(db, [found[0]])[0] if found and found[0] else None
 
 
 def write_kept(db: duckdb.DuckDBPyConnection, run_id: str, kept: Kept) -> None:
-    """File under a run which of the replies that it rests on were kept, and the calls that showed it."""
+    """Write a run's revalidated replies, and the calls that checked them, to the warehouse."""
     db.execute("DELETE FROM kept_calls WHERE build_id = ?", [run_id])
     db.execute("DELETE FROM build_calls WHERE build_id = ? AND stage = ?", [run_id, STAGE])
     checks = pa.table({"key": list(kept.checks), "record_id": list(kept.checks.values())})
@@ -269,7 +268,7 @@ def write_kept(db: duckdb.DuckDBPyConnection, run_id: str, kept: Kept) -> None:
         )
         db.unregister("made_checks")
     db.register("found_kept", calls)
-    # a reply that was taken over has the id of the one that came, and more behind a full stop
+    # a rekeyed reply has the id of the original and a suffix after a full stop
     db.execute(
         "INSERT INTO kept_calls SELECT DISTINCT ?, u.record_id, f.why, f.checks FROM build_calls u JOIN found_kept f "
         "ON split_part(f.record_id, '.', 1) = split_part(u.record_id, '.', 1) WHERE u.build_id = ?",
