@@ -1,4 +1,4 @@
-"""Where the files that belong to the code are: prompts/, sparql/ and data/, in a checkout or an installed wheel."""
+"""Find and load the files that ship with the code: prompts/, sparql/ and data/, in a checkout or an installed wheel."""
 
 import csv
 from functools import cache
@@ -17,11 +17,11 @@ _PACKAGED = Path(__file__).parent / "_assets"
 ROOT = _PACKAGED if _PACKAGED.is_dir() else Path(__file__).resolve().parents[1]
 """Folder that holds factmill's own prompts/, sparql/ and data/."""
 _roots: list[Path] = []
-"""Such folders of the other packages that bring benchmarks."""
+"""Asset folders of other packages that provide benchmarks."""
 
 
 def add_root(root: Path) -> None:
-    """Read the prompts, queries and lists of another package too; where a name is in factmill's own, that one is read."""
+    """Add the folder with the prompts, queries and lists of another package; factmill's own files take precedence."""
     if root not in _roots:
         _roots.append(root)
 
@@ -43,14 +43,14 @@ def load_query(query_id: str) -> str:
 
 @cache
 def load_list(name: str) -> tuple[str, ...]:
-    """Return the entries of `data/lists/<name>.txt`: one a line, blank lines and # comments left out."""
+    """Return the entries of `data/lists/<name>.txt`, one per line, without blank lines and # comments."""
     lines = asset_path("data/lists", f"{name}.txt").read_text("utf-8").splitlines()
     return tuple(line.strip() for line in lines if line.strip() and not line.lstrip().startswith("#"))
 
 
 @cache
 def load_properties(name: str) -> frozenset[int]:
-    """Return the numbers of the properties in `data/lists/<name>.txt`: a PID first on each line, then its label."""
+    """Return the PID numbers in `data/lists/<name>.txt`, whose lines hold a PID, then its label."""
     found = [line.split(maxsplit=1)[0] for line in load_list(name)]
     if wrong := [pid for pid in found if not is_pid(pid)]:
         raise SettingsError(
@@ -67,9 +67,9 @@ def load_relations() -> dict[str, Relation]:
 
 @cache
 def load_known_sources() -> dict[str, tuple[str, str]]:
-    """Return SHA-256 → (name, licence) of the files whose licence is known: those of `data/lists/known_sources.csv`, and our own.
+    """Return SHA-256 → (name, licence) of files with a known licence: those in `data/lists/known_sources.csv`, and our own.
 
-    A file is known by its content alone: its form and its name say nothing of who may hand it on.
+    The content alone identifies a file: its format and its name do not determine its licence.
     """
     own = sorted(path for path in (ROOT / "data" / "world" / "sources").rglob("*") if path.is_file())
     with asset_path("data/lists", "known_sources.csv").open(encoding="utf-8", newline="") as file:
@@ -79,19 +79,20 @@ def load_known_sources() -> dict[str, tuple[str, str]]:
 
 @cache
 def load_removed() -> Removed:
-    """Return what is no part of an article's text, from `data/lists/removed_from_articles.txt`."""
+    """Return the rules for parts to remove from an article's text, from `data/lists/removed_from_articles.txt`."""
     return read_removed(load_list("removed_from_articles"))
 
 
 @cache
 def load_removed_from_evidence() -> Removed:
-    """Return what of an article says nothing about its subject, from `data/lists/removed_from_evidence.txt`."""
+    """Return the rules for parts of an article that are no evidence about its subject, from
+    `data/lists/removed_from_evidence.txt`."""
     return read_removed(load_list("removed_from_evidence"))
 
 
 @cache
 def load_units() -> dict[str, int]:
-    """Return name → QID number of the units that answers are written in, from `data/lists/units.csv`."""
+    """Return name → QID number of the units used in answers, from `data/lists/units.csv`."""
     return read_units(asset_path("data/lists", "units.csv").read_text("utf-8"))
 
 
@@ -101,7 +102,7 @@ def asset_digest(folder: str, name: str) -> str:
 
 
 def asset_path(folder: str, name: str) -> Path:
-    """Return the place of one asset file; SettingsError when it is missing."""
+    """Return the path of one asset file; SettingsError when it is missing."""
     path = find_asset(folder, name)
     if path is None:
         raise SettingsError(f"the file {folder}/{name} that belongs to factmill is missing below {ROOT}")
@@ -109,5 +110,5 @@ def asset_path(folder: str, name: str) -> Path:
 
 
 def find_asset(folder: str, name: str) -> Path | None:
-    """Return the place of one asset file below factmill's root, or else below another package's; None where it is below none."""
+    """Return the path of one asset file below factmill's root, else below another package's; None where there is none."""
     return next((path for root in (ROOT, *_roots) if (path := root / folder / name).is_file()), None)

@@ -1,8 +1,8 @@
-"""Where the heavy part of a build is computed: in this process, or on the workers of a Dask cluster.
+"""Settings for where the heavy part of a build is computed: in this process, or on the workers of a Dask cluster.
 
-Nothing of it is part of a lock or of a key, since it changes no reply: models and graphs are known by their digests, and
-what a worker says of a text does not depend on what else it is asked. `device` is the exception in name only: it says
-which numbers the workers compute in, and models' identities say that already.
+No manifest and no call key contains them, since they change no response: digests identify models and graphs, and a
+worker's result for a text does not depend on its other work. `device` is only an apparent exception: it determines the
+number format in which the workers compute, and models' identities contain that already.
 """
 
 from pathlib import Path
@@ -15,11 +15,11 @@ from factmill.tasks.core.service_settings import check_scheduler
 from factmill.tasks.errors import SettingsError
 
 CLUSTER = "FACTMILL_CLUSTER"
-"""Environment variable that names a scheduler's address for any world, whatever its file says."""
+"""Environment variable with a scheduler's address, which overrides that of any world's file."""
 
 
 class Compute(StrictModel):
-    """Where local models and the search for paths in local graphs are computed."""
+    """Settings for where local models run and paths in local graphs are searched."""
 
     engine: Literal["local", "dask"] = "local"
     """`local`: in this process; `dask`: on the workers of a Dask cluster, each started with `factmill worker`."""
@@ -48,7 +48,7 @@ class Compute(StrictModel):
 
 
 def check_files(address: str, files: tuple[str, str, str]) -> None:
-    """Raise ValueError unless a tls:// address has its three files, and a tcp:// address none."""
+    """Raise ValueError unless a tls:// address has all three files, and a tcp:// address none."""
     is_safe = address.startswith("tls://")
     if is_safe and not all(files):
         raise ValueError("a tls:// address needs ca_file, cert_file and key_file")
@@ -57,7 +57,7 @@ def check_files(address: str, files: tuple[str, str, str]) -> None:
 
 
 def require_files(files: tuple[str, str, str]) -> None:
-    """Raise SettingsError when one of the files that are named is not there."""
+    """Raise SettingsError when one of the named files does not exist."""
     if missing := [file for file in files if file and not Path(file).is_file()]:
         raise SettingsError(
             f"there is no file {missing[0]}; authority, certificate and key of a tls:// address are PEM files, named by their "
@@ -66,9 +66,9 @@ def require_files(files: tuple[str, str, str]) -> None:
 
 
 def read_cluster(address: str, told: Compute) -> Compute:
-    """Return the settings of a cluster that the environment names; SettingsError for what is no address of one.
+    """Return the settings of a cluster whose address the environment names; SettingsError for an invalid address.
 
-    `told`: what the world's file says, of which all but the address holds for this cluster too.
+    `told`: settings of the world's file, of which all but the address apply to this cluster too.
     """
     try:
         return Compute.model_validate(told.model_dump(exclude_unset=True) | {"engine": "dask", "address": address})

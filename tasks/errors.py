@@ -1,6 +1,6 @@
-"""Every error that stops a run, by name; its exit code stands in its class.
+"""Every error that stops a run; each class holds its exit code.
 
-Trouble with one row is no error: it becomes a Reject (core/rows.py).
+A problem with one row is not an error: it becomes a Reject (core/rows.py).
 """
 
 from collections.abc import Iterator
@@ -8,77 +8,77 @@ from typing import Any
 
 
 class FactmillError(Exception):
-    """Base of all; its text is shown to the user as it stands."""
+    """Base class of all errors; its text is shown to the user unchanged."""
 
     exit_code = 1
 
 
 class UsageError(FactmillError):
-    """The command or a parameter is wrong; the text says what was expected."""
+    """A wrong command or parameter; the text says what was expected."""
 
     exit_code = 2
 
 
 class SettingsError(UsageError):
-    """A world file or a setting is wrong."""
+    """A wrong world file or setting."""
 
 
 class SourceError(UsageError):
-    """A source file is missing, empty or malformed as a whole."""
+    """A source file that is missing, empty or malformed as a whole."""
 
 
 class BuildError(FactmillError):
-    """A build cannot go on."""
+    """A build that cannot continue."""
 
 
 class BuildHeld(BuildError):
-    """Another process is making the very same build."""
+    """Another process is running the same build."""
 
 
 class BudgetReached(BuildError):
-    """A run may spend no more; nothing is under way, what was answered is kept, and the same command goes on."""
+    """A run has used up its budget. No request is pending, responses are cached, and the same command resumes."""
 
     exit_code = 3
 
     def __init__(self, bound: str, told: str = "") -> None:
         super().__init__(told or f"the bound of {bound} is reached")
         self.bound = bound
-        """Which bound, in words."""
+        """Description of the limit that was reached."""
 
 
 class RepliesAwaited(BuildError):
-    """The requests of a stage are written to a file; the run goes on when it is given the replies."""
+    """The requests of a stage are written to a file; the run resumes when it gets the replies."""
 
     exit_code = 4
 
 
 class FunnelError(BuildError):
-    """A stage's rows in do not equal its rows out, rejects and merged rows."""
+    """The input rows of a stage do not equal its output rows, rejects and merged rows."""
 
 
 class NothingPublished(BuildError):
-    """No row came through, or none was read; nothing is published, and the same build is made again the next time."""
+    """No row was read, or none passed all stages. Nothing is published; the next run makes the same build again."""
 
     def __init__(self, told: str, report: Any = None) -> None:
         super().__init__(told)
         self.report = report
-        """What the build says of itself so far (factmill.tasks.options.BuildReport)."""
+        """Report of the build so far (factmill.tasks.options.BuildReport)."""
 
 
 class ReplayMiss(BuildError):
-    """A replay needs a call that was never recorded."""
+    """A replay needs a call that the call cache does not hold."""
 
 
 class OldBuild(BuildError):
-    """A build's parameters or rows are those of an earlier factmill, which this one does not read."""
+    """A build whose parameters or rows an earlier factmill wrote in a form that this one cannot read."""
 
 
 class ShardError(BuildError):
-    """A batch's files cannot be written or read."""
+    """The files of a batch cannot be written or read."""
 
 
 class PromptError(BuildError):
-    """A prompt file and its variables do not fit."""
+    """A prompt file does not match its variables."""
 
 
 class WarehouseError(FactmillError):
@@ -86,19 +86,19 @@ class WarehouseError(FactmillError):
 
 
 class WarehouseBusy(WarehouseError):
-    """Another process holds the warehouse and did not let go in time."""
+    """Another process holds the warehouse and did not release it in time."""
 
 
 class WarehouseTooNew(WarehouseError):
-    """A newer factmill wrote the warehouse."""
+    """A warehouse written by a newer factmill."""
 
 
 class WarehouseTooOld(WarehouseError):
-    """An earlier factmill wrote the warehouse, and `factmill upgrade` has not carried it over."""
+    """A warehouse written by an earlier factmill and not yet converted by `factmill upgrade`."""
 
 
 class UnknownBuild(WarehouseError):
-    """The warehouse holds no build of that name."""
+    """The warehouse holds no build with this id."""
 
     exit_code = 2
 
@@ -108,11 +108,11 @@ class GraphError(FactmillError):
 
 
 class GateClosed(FactmillError):
-    """A build is not released by itself: it does not hold to what was asked of it."""
+    """A build fails the conditions for automatic release."""
 
 
 class ResourcesExhausted(FactmillError):
-    """The system gives no more memory, threads or processes."""
+    """The system has no more memory, threads or processes to give."""
 
 
 class OutputError(FactmillError):
@@ -124,11 +124,11 @@ class ServiceError(FactmillError):
 
 
 class ServiceUnreachable(ServiceError):
-    """No answer from a service after all attempts."""
+    """A service gave no response in any attempt."""
 
 
 class AccountBlocked(ServiceUnreachable):
-    """The account has no credit left, is at its spending limit, or is suspended; what was answered is kept."""
+    """The account is out of credit, at its spending limit, or suspended; responses so far are cached."""
 
     def __init__(self, service: str, why: str) -> None:
         super().__init__(
@@ -138,15 +138,15 @@ class AccountBlocked(ServiceUnreachable):
 
 
 class PrefectLost(ServiceUnreachable):
-    """The Prefect server has gone away while a flow ran; what was done is kept."""
+    """The Prefect server became unreachable during a flow; finished work is kept."""
 
 
 class WorldError(ServiceError):
-    """The embedded world does not start, or its files are wrong."""
+    """The embedded world does not start, or its files are invalid."""
 
 
 def iterate_causes(error: BaseException) -> Iterator[BaseException]:
-    """Yield an error, what it comes of, and what it was raised in the handling of, each once; those of groups too."""
+    """Yield an error, its causes, its contexts and the members of exception groups, each once."""
     left, seen = [error], set[int]()
     while left:
         each = left.pop()

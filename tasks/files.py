@@ -1,7 +1,7 @@
-"""Files that users name, opened only where they are regular files.
+"""Load files that users name, only if they are regular files.
 
-A named pipe would be waited for, a device may never end, and a socket holds nothing: none of them is a file that can be
-read twice, as worlds and sources are.
+A named pipe blocks, a device may never end, and a socket holds nothing. None of them can be read twice, as worlds and
+sources are.
 """
 
 import errno
@@ -12,16 +12,16 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 _TOML_BYTES = 1 << 20
-"""Bytes of a TOML file, at most."""
+"""Maximum size of a TOML file in bytes."""
 _DOTS = 1000
-"""Dots in one line of a TOML file, at most: Python reads a key of 50,000 parts for minutes."""
+"""Maximum number of dots in one line of a TOML file: Python takes minutes to read a key of 50,000 parts."""
 
 
 def open_regular(path: Path, follow: bool = True) -> BinaryIO:
-    """Open a regular file for reading bytes; OSError, whose `strerror` says why, for anything else, and unless `follow` for a
-    symbolic link."""
+    """Open a regular file for reading bytes; OSError, whose `strerror` says why, for anything else, and for a symbolic link
+    unless `follow`."""
     try:
-        # a named pipe is not waited for until something writes into it
+        # O_NONBLOCK: do not wait for a writer of a named pipe
         handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | (0 if follow else os.O_NOFOLLOW))
     except ValueError as error:  # a NUL, or half a surrogate pair
         raise OSError(errno.EINVAL, "its name holds characters that no file's name can hold", str(path)) from error
@@ -35,13 +35,13 @@ def open_regular(path: Path, follow: bool = True) -> BinaryIO:
 
 
 def absolute_path(given: str | Path) -> Path:
-    """Return a path as it holds from any folder: `~` is a home, where it names one, and links are followed as far as they lead."""
-    # unlike pathlib's, neither raises where nobody has that home or a link leads to itself
+    """Return the absolute path, with `~` expanded where such a home exists, and links followed as far as they lead."""
+    # unlike pathlib, neither raises for an unknown home or a link to itself
     return Path(os.path.realpath(os.path.expanduser(given)))  # noqa: PTH111
 
 
 def read_regular(path: Path, most_bytes: int = 1 << 30) -> bytes:
-    """Return what a regular file holds; OSError for anything else, and for one of more bytes than this."""
+    """Return the bytes of a regular file; OSError for anything else, and for one of more than `most_bytes`."""
     with open_regular(path) as file:
         content = file.read(most_bytes + 1)
     if len(content) > most_bytes:
@@ -50,7 +50,7 @@ def read_regular(path: Path, most_bytes: int = 1 << 30) -> bytes:
 
 
 def read_toml(path: Path) -> dict[str, Any]:
-    """Return what a TOML file holds; OSError for what is no regular file, ValueError, whose text says why, for other content."""
+    """Load a TOML file; OSError if it is no regular file, ValueError, whose text says why, if it is not valid TOML."""
     try:
         text = read_regular(path, _TOML_BYTES).decode("utf-8")
         if any(line.count(".") > _DOTS for line in text.splitlines()):

@@ -1,4 +1,4 @@
-"""What a build is told, and what it says of itself afterwards."""
+"""Options of a run, base class of benchmark parameters, and the report of a build."""
 
 import os
 from dataclasses import dataclass
@@ -18,23 +18,23 @@ from factmill.tasks.settings import SHIPPED_WORLDS, default_warehouse
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """How a parameter is given on the command line, where its name alone does not say it (metadata of a field)."""
+    """Command-line form of a parameter whose name alone does not define it (metadata of a field)."""
 
     name: str = ""
-    """With its dashes; empty: the parameter's name."""
+    """Option with its dashes; empty: derived from the parameter's name."""
     metavar: str = ""
-    """What stands for the value in the help."""
+    """Placeholder of the value in the help."""
 
 
 def describe_range(least: float | None, most: float | None) -> str:
-    """Return the bounds of a number in words; MOST, which every number has, is not named. Empty where nothing is."""
+    """Format the bounds of a number as text, without MOST, which bounds every number; empty where no other is set."""
     if least in (None, -MOST):
         return ""
     return f"{least} or more" if most in (None, MOST) else f"from {least} to {most}"
 
 
 def _tell_bounds(schema: dict[str, Any]) -> None:
-    """Put the bounds of numbers into their help, as Prefect's form shows it."""
+    """Append the bounds of numbers to their descriptions, which Prefect's form shows."""
     for field in schema["properties"].values():
         for number in (field, *field.get("anyOf", ())):
             if "minimum" in number:
@@ -43,28 +43,28 @@ def _tell_bounds(schema: dict[str, Any]) -> None:
 
 
 def _title(name: str, _: object) -> str:
-    """Return what a parameter is called in Prefect's form."""
+    """Format the label of a parameter in Prefect's form."""
     words = name.replace("_qid", "_QID").replace("_", " ")
     return words[:1].upper() + words[1:]
 
 
 class Params(StrictModel):
-    """The parameters of a benchmark: the one place of their names, types, defaults, help and bounds.
+    """Base class of a benchmark's parameters: the only place for their names, types, defaults, help and bounds.
 
-    The command's options, the flow's form in Prefect, the lock and the steps are made of it.
+    The command's options, the flow's form in Prefect, the manifest and the steps derive from it.
     """
 
     model_config = ConfigDict(json_schema_extra=_tell_bounds, field_title_generator=_title)
 
 
 def _finish_form(schema: dict[str, Any]) -> None:
-    """Ask for the world: a run that is given other options than its deployment's would be one of the default world."""
+    """Make the world required: a run with other options than its deployment's would use the default world."""
     schema["required"] = ["world"]
     _tell_bounds(schema)
 
 
 class RunOptions(StrictModel):
-    """In which world a build is made, and how."""
+    """World of a build, and how the build runs."""
 
     model_config = ConfigDict(json_schema_extra=_finish_form, field_title_generator=_title)
 
@@ -112,43 +112,43 @@ class RunOptions(StrictModel):
 
     @property
     def bounds(self) -> Bounds:
-        """What the run may spend."""
+        """Limits on what the run may spend."""
         return Bounds(self.max_cost, self.max_requests, self.max_hours)
 
     def with_bounds(self, bounds: Bounds) -> "RunOptions":
-        """Return these options with other bounds."""
+        """Return these options with other spending limits."""
         return self.model_copy(
             update={"max_cost": bounds.cost_usd, "max_requests": bounds.requests, "max_hours": bounds.hours}
         )
 
     def absolute_world(self) -> str:
-        """Return the world's name, or its path as it holds from any working directory."""
+        """Return the name of a shipped world, or the absolute path of a world's file."""
         return self.world if self.world in SHIPPED_WORLDS else os.path.realpath(self.world)
 
 
 HIDDEN = ("pilot", "pinned_build")
-"""Options of runs that only factmill's own commands give."""
+"""Options that only factmill's own commands set."""
 BY_FILES = ("requests", "replies")
-"""Options of a single build whose models are asked by files."""
+"""Options of a single build that exchanges model requests and replies by files."""
 OF_MODELS = (*BY_FILES, "max_cost")
-"""Options that say nothing of a build that asks no model."""
+"""Options without effect on a build that calls no model."""
 LAST = "last"
-"""As `since`: the newest build of the benchmark in this world."""
+"""Value of `since` for the newest build of the benchmark in this world."""
 
 
 class BuildReport(BaseModel):
-    """What a build says of itself."""
+    """Report of a finished build."""
 
     build_id: str
     benchmark: str
     world: str
     author: str
-    """The model that wrote; empty where none did."""
+    """Model that generated text; empty where none did."""
     caution: str = ""
-    """What its rows are not for; empty where nothing is to be said."""
+    """Uses for which its rows are unfit; empty for none."""
     inputs: int
     opened: int = 0
-    """Rows that stages made beyond those handed to them: a question's paths, a path's translations."""
+    """Rows that stages made in addition to their input rows: a question's paths, a path's translations."""
     rows: int
     rejects: int
     merged: int
@@ -158,47 +158,47 @@ class BuildReport(BaseModel):
     tokens_out: int
     cost_usd: float
     unknown_cost_calls: int = 0
-    """Calls of priced models whose replies told no usage; they are not in `cost_usd`."""
+    """Calls of priced models whose responses reported no usage; `cost_usd` excludes them."""
     unpriced_models: list[str] = []
-    """Models that were asked and have no price in the world's file."""
+    """Called models without a price in the world's file."""
     seconds: float
     warehouse: str
     up_to_date: bool = False
-    """True when the build was there already and nothing had to be done."""
+    """True when the build existed already and nothing had to be done."""
     unsettled: int = 0
-    """Rows lost to passing failures of a service; the same command tries them again."""
+    """Rows lost to transient failures of a service; the same command retries them."""
     nothing_published: str = ""
-    """Why no row is published, and what to do; empty where some are."""
+    """Why no row is published, and what to do; empty if some are."""
     stages: list[dict[str, Any]] = []
     reasons: dict[str, dict[str, int]] = {}
     """Stage → reason → rejected rows."""
     tables: dict[str, dict[str, Any]] = {}
     """Published table → rows and SHA-256 of its Parquet bytes."""
     confirmed: bool = False
-    """True when it was made again and is, byte for byte, the build that was there."""
+    """True when the build was made again and equals the existing one byte for byte."""
     spent: dict[str, Any] = {}
     """What this run sent over the network (core/spending/bounds.py) and its `bounds`; empty where nothing was sent."""
     forecast: dict[str, Any] = {}
-    """What was forecast for this build (engine/spending/forecasting.py), where something was."""
+    """Forecast for this build (engine/spending/forecasting.py), if there was one."""
     replies: dict[str, dict[str, Any]] = {}
-    """Live service → `calls` that it rests on, when their replies came (`oldest`, `newest`), how many of them it `asked`
-    itself, and how many are `too_old` and stand in for a failure."""
+    """Live service → number of `calls` that the build uses, times of their responses (`oldest`, `newest`), how many this build
+    `asked` itself, and how many are `too_old` and replace a failure."""
     scripted: dict[str, dict[str, int]] = {}
-    """Prompt → scripted `replies` that it rests on, and how many of them are planted `faults`."""
+    """Prompt → number of scripted `replies` that the build uses, and how many of them are planted `faults`."""
     since: dict[str, Any] = {}
-    """What became of the replies of the earlier `build` (by `since`): how many are `kept` as unchanged, `changed`, and
-    `undecidable` (operation → number), which are both asked anew, and `lasting`; and that `things` were looked at in so many
+    """Counts of the earlier `build`'s responses under `since`: `kept` as unchanged; `changed` and `undecidable` (operation →
+    number), both requested again; `lasting` (immutable). `things` is the number of resources checked, in this number of
     `requests`."""
     facts: dict[str, Any] = {}
-    """What this benchmark reports beside (ambiguous names, levels)."""
+    """Further figures of this benchmark (ambiguous names, levels)."""
     notes: list[str] = []
-    """What was learnt of the models on the way, for the world's file."""
+    """Settings for the world's file that the run found out about the models."""
 
     def format_cost(self) -> str:
-        """Return what the replies cost that it rests on, and for how many of them that is unknown."""
+        """Format the cost of the responses that the build uses, and the number of those of unknown cost."""
         return format_cost(self.cost_usd, self.unknown_cost_calls, self.unpriced_models)
 
 
 def warehouse_of(options: RunOptions) -> Path:
-    """Return the warehouse that the options name."""
+    """Return the absolute path of the warehouse that the options name, or of the default one."""
     return absolute_path(options.warehouse or default_warehouse())

@@ -1,11 +1,10 @@
-"""Processes: one at a time where they would disturb each other, children that end with this one, and the folder for passing
-files that both need.
+"""Processes: file locks between them, child processes that end with this one, and the folder for temporary files.
 
 The children are the Oxigraph and Prefect servers that a run starts for itself.
 
 On Linux the kernel kills the child when its parent dies (PR_SET_PDEATHSIG), so that a killed run leaves no server
-behind; elsewhere children are stopped at a normal exit only. The signal is tied to the thread that started the child,
-so each child belongs to a thread that lives as long as it does.
+behind; elsewhere children stop at a normal exit only. The signal is tied to the thread that started the child, so each
+child has its own thread, which lives as long as the child.
 """
 
 import atexit
@@ -32,33 +31,33 @@ from factmill.tasks.memory import find_shortage
 
 HOST = "127.0.0.1"
 _STOP_TIMEOUT_S = 5.0
-# Asks the kernel for the signal, makes sure the parent is still there, and becomes the program.
+# Requests the signal from the kernel, checks that the parent still runs, and becomes the program.
 _DIE_WITH_PARENT = (
     "import ctypes, os, sys; ctypes.CDLL(None).prctl(1, 9); "
     "os.getppid() == int(sys.argv[1]) or sys.exit(1); os.execv(sys.argv[2], sys.argv[2:])"
 )
 
 _PAUSES_S = (0.005, 0.02, 0.0)
-"""Between tries to lock a file."""
+"""Pauses between attempts to lock a file."""
 SAY_AFTER_S = 15.0
-"""Seconds after which who waits for another process says so."""
+"""Seconds of waiting for another process after which a message is reported."""
 STOP_GRACE_S = 4.0
-"""Seconds that threads which compute are waited for when a process is stopped."""
+"""Seconds to wait for computing threads when a process is stopped."""
 
 _children: list["subprocess.Popen[bytes]"] = []
 _own: list[tuple[Callable[[str], NoReturn], float]] = []
-"""How this process ends at once, and after how many seconds, where it is one that may be ended: not a test's, not a
-notebook's."""
+"""Function that ends this process at once, and the grace period in seconds; empty where the process must not be ended: a
+test, a notebook."""
 _asked_to_end: SimpleQueue[str] = SimpleQueue()
 _shortages: list[str] = []
-"""Of threads that could not start."""
+"""Resource shortages that kept threads from starting."""
 
 
 def own_process(end: Callable[[str], NoReturn], grace_s: float = STOP_GRACE_S) -> None:
-    """Let `end_soon` end this process, which does nothing but run the command or a flow.
+    """Allow `end_soon` to end this process, which only runs the command or a flow.
 
-    `end` ends it at once: it is given what the system has no more of, or an empty text for a stop. A thread that dies of
-    such a shortage, or a callback of asyncio's that is lost to it, ends the process too: others would wait for it forever.
+    `end` ends it at once; its argument is the resource shortage, or an empty text for a stop. A thread that dies of such a
+    shortage, or an asyncio callback lost to one, also ends the process: others would wait for it forever.
     """
     start = threading.Thread.start
 
@@ -70,7 +69,7 @@ def own_process(end: Callable[[str], NoReturn], grace_s: float = STOP_GRACE_S) -
             raise
 
     if not _own:
-        # it starts now, since a system that has no more threads is one of the reasons to end
+        # start the thread now: a lack of threads is one of the reasons to end
         threading.Thread(target=_await_end, name="factmill-ending", daemon=True).start()
         threading.excepthook = _end_where_thread_died
         setattr(threading.Thread, "start", start_noting)  # noqa: B010 - no type has a name for it
@@ -80,9 +79,9 @@ def own_process(end: Callable[[str], NoReturn], grace_s: float = STOP_GRACE_S) -
 
 
 def find_noted_shortage() -> str:
-    """Return what a thread that could not start says that the system has no more of; empty where each did.
+    """Return the resource shortage that kept a thread from starting; empty where all threads started.
 
-    Prefect raises some errors without their cause: this is the cause then.
+    Prefect raises some errors without their cause; this is then the cause.
     """
     return next(filter(None, _shortages), "")
 
@@ -102,7 +101,7 @@ def _end_where_thread_died(died: threading.ExceptHookArgs) -> None:
 
 
 def _end_where_lost(record: logging.LogRecord) -> bool:
-    """Return whether a library's message is logged: it is not where it says that a callback was lost to a shortage."""
+    """Return whether to log a library's message; end the process instead if it reports a callback lost to a shortage."""
     error = record.exc_info[1] if record.exc_info else None
     short = find_shortage(error) if error else ""
     if short:
@@ -111,7 +110,7 @@ def _end_where_lost(record: logging.LogRecord) -> bool:
 
 
 def require_temporary_folder() -> Path:
-    """Return the folder for passing files; SettingsError when there is none that can be written."""
+    """Return the folder for temporary files; SettingsError when none is writable."""
     try:
         return Path(tempfile.gettempdir())
     except FileNotFoundError as error:
@@ -121,9 +120,9 @@ def require_temporary_folder() -> Path:
 
 
 def die_with_parent(parent: int | None = None) -> None:
-    """Let this process be told to end (SIGTERM) when the one that started it is gone, on Linux.
+    """Have this process receive SIGTERM when its parent ends, on Linux.
 
-    `parent`: its id, where that is known: it may be gone already.
+    `parent`: process id of the parent, if known, since it may have ended already.
     """
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(1, signal.SIGTERM)
@@ -132,25 +131,25 @@ def die_with_parent(parent: int | None = None) -> None:
 
 
 def end_soon(short: str = "") -> None:
-    """End this process in a few seconds, whatever its threads still compute, if it is one that may be ended.
+    """End this process after the grace period, even if threads still compute, if `own_process` allowed it.
 
-    `short`: what the system has no more of; empty for a stop. Replies and finished batches are kept as they come, so an
-    end in the middle of anything loses nothing.
+    `short`: the resource shortage; empty for a stop. Responses and finished batches are stored as they come, so ending at
+    any moment loses nothing.
     """
     if _own:
         _asked_to_end.put(short)
 
 
 def stop_again() -> NoReturn:
-    """Raise what stops this process, where a library has put an error of its own in place of that."""
+    """Raise the stop of this process again (SIGTERM or KeyboardInterrupt) where a library replaced it by its own error."""
     if callable(signal.getsignal(signal.SIGTERM)):
         signal.raise_signal(signal.SIGTERM)
     raise KeyboardInterrupt
 
 
 def lock_now(fd: int) -> bool:
-    """Lock a file and return True, or False where another process has; one that only looks whether somebody has lets go
-    within microseconds."""
+    """Lock a file and return True, or False if another process holds it. Retries briefly, since `is_held` of another process
+    takes the lock for microseconds."""
     for pause_s in _PAUSES_S:
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -178,9 +177,9 @@ def is_held(path: Path) -> bool:
 
 @contextmanager
 def one_at_a_time(lock: Path, tell: Callable[[str], object]) -> Iterator[None]:
-    """Let one process in at a time, by a lock on a file that is made if need be; the others wait.
+    """Hold an exclusive lock on a file, created if missing; other processes wait.
 
-    Who waits for long `tell`s for whom: a process that was stopped keeps what it holds.
+    After a long wait, `tell` reports which process holds the lock: a suspended process keeps it.
     """
     lock.parent.mkdir(parents=True, exist_ok=True)
 
@@ -201,7 +200,7 @@ def one_at_a_time(lock: Path, tell: Callable[[str], object]) -> Iterator[None]:
                 fcntl.flock(held, fcntl.LOCK_EX)
             finally:
                 teller.cancel()
-        with suppress(OSError):  # a full disk: nobody is told who holds it
+        with suppress(OSError):  # a full disk: the holder's id stays unknown
             held.truncate(0)
             held.write(str(os.getpid()))
             held.flush()
@@ -213,8 +212,8 @@ def start_child(
 ) -> "subprocess.Popen[bytes]":
     """Start a program that ends with this process; its output goes to `log`. Raises OSError when it cannot start.
 
-    The log is for this user alone. The program gets a session of its own, so that Ctrl-C reaches only this process, which
-    stops it when it is done. `umask`: of the program; -1 for that of this process.
+    Only this user can read the log. The program gets its own session, so that Ctrl-C reaches only this process, which
+    stops the program at its end. `umask`: the program's; -1 for that of this process.
     """
     if sys.platform == "linux":
         command = [sys.executable, "-I", "-S", "-c", _DIE_WITH_PARENT, str(os.getpid()), *command]
@@ -247,7 +246,7 @@ def start_child(
 
 
 def stop_child(process: "subprocess.Popen[bytes]") -> None:
-    """Stop a child, gently first; a child that has ended is left alone."""
+    """Stop a child process: terminate it, and kill it after a time-out; does nothing if it has ended."""
     if process.poll() is not None:
         return
     process.terminate()
@@ -260,13 +259,13 @@ def stop_child(process: "subprocess.Popen[bytes]") -> None:
 
 @atexit.register
 def stop_children() -> None:
-    """Stop every child that is still there, at exit."""
+    """Stop every running child process, at exit."""
     for process in _children:
         stop_child(process)
 
 
 def free_port() -> int:
-    """Return a loopback port that nobody listens on just now."""
+    """Return a loopback port that is currently free."""
     with socket.socket() as probe:
         probe.bind((HOST, 0))
         return int(probe.getsockname()[1])

@@ -1,7 +1,7 @@
-"""Progress of a build as it goes: one live bar a stage on a terminal, one line a stage elsewhere, nothing when told so.
+"""Show the progress of a build: one live bar per stage on a terminal, one line per stage elsewhere, or nothing.
 
-The command chooses with `show`; a flow that is run by a scheduler shows nothing and leaves watching to Prefect's UI. What
-is told here reaches the run's log there too (flows/watching).
+The command chooses with `show`; a flow run by a scheduler shows nothing and leaves progress to Prefect's UI. Messages
+printed here also reach the run's log in Prefect (flows/watching).
 """
 
 import sys
@@ -25,60 +25,60 @@ _console = Console(stderr=True)
 
 
 def show(style: Style | None = None) -> None:
-    """Choose how progress is shown; None: live on a terminal, lines elsewhere. All of it goes to standard error."""
+    """Set how progress is shown, on standard error; None: live on a terminal, lines elsewhere."""
     global _style  # noqa: PLW0603 - one terminal a process
     _style = style or ("live" if sys.stderr.isatty() else "lines")
 
 
 def mention(text: str) -> None:
-    """Print one line of news, unless progress is off."""
+    """Print one line, unless progress is off."""
     if _style != "none":
         _console.print(clean(text), highlight=False, markup=False, soft_wrap=True)
 
 
 def say(text: str) -> None:
-    """Print one line of news, unless progress is off, and log it."""
+    """Print one line, unless progress is off, and log it."""
     mention(text)
     log(text, "warning" if text.startswith("note: ") else "info")
 
 
 def log(text: str, level: Level = "info") -> None:
-    """Put one line into the log of the run that is under way; it is not printed."""
+    """Add one line to the log of the current run, without printing it."""
     for watcher in _watchers[-1:]:
         watcher.tell(text, level)
 
 
 class Watcher(Protocol):
-    """Where a run is watched, beside the terminal."""
+    """Receiver of a run's log lines and progress, in addition to the terminal."""
 
     @property
     def run_id(self) -> UUID: ...
 
     def tell(self, text: str, level: Level) -> None:
-        """Take a line of the log."""
+        """Write a line of the log."""
 
     def watch(self, bar: "StageBar") -> AbstractContextManager[None]:
-        """Show a stage while it goes on."""
+        """Show a stage while it runs."""
 
     def close(self) -> None:
-        """See to it that all lines have come."""
+        """Send all lines that are still buffered."""
 
 
 def add_watcher(watcher: Watcher) -> None:
-    """Tell this one from now on, alone: it watches the run that has just begun, maybe within another."""
+    """Send log lines and progress only to this watcher, that of the newest run, which may be nested in another."""
     remove_watcher(watcher.run_id)
     _watchers.append(watcher)
 
 
 def remove_watcher(run_id: UUID) -> None:
-    """Tell whoever was told before this run began."""
+    """Close the watcher of a run; the one before it receives messages again."""
     for watcher in [each for each in _watchers if each.run_id == run_id]:
         watcher.close()
         _watchers.remove(watcher)
 
 
 class StageBar:
-    """Counts of one stage while its batches finish and replies come in."""
+    """Running counts of one stage: finished batches, rows, rejects, and responses of services."""
 
     def __init__(self, name: str, batches: int, progress: Progress | None) -> None:
         self.name, self.batches = name, batches
@@ -100,26 +100,26 @@ class StageBar:
         self._show(1)
 
     def count_reply(self) -> None:
-        """Count one reply of a service, before its batch is done."""
+        """Count one response of a service, before its batch is done."""
         self.replies += 1
         if time.monotonic() - self._shown > _REPLY_NEWS_EVERY_S:
             self._show(0)
 
     def percent(self) -> float:
-        """Return how far the stage has come, by its batches, and within the next one by the replies that have come."""
+        """Return the progress of the stage in per cent: by finished batches, and within the next one by responses."""
         if self.done >= self.batches:
             return 100.0
         replied = self.batches * self.replies / self.expected if self.expected else 0.0
         return round(100 * max(self.done, min(self.done + _MOST_OF_BATCH, replied)) / self.batches, 1)
 
     def describe(self) -> str:
-        """Return the stage, its batches and its counts in words."""
+        """Format the stage, its batches and its counts as text."""
         batches = f"{self.done:,} of {self.batches:,} batches, " if self.batches > 1 else ""
         under_way = f", {self.replies:,} of {self.expected:,} replies" if self.replies < self.expected else ""
         return f"{self.name}: {batches}{self.note()}{under_way}"
 
     def note(self) -> str:
-        """Return the counts in words."""
+        """Format the counts as text."""
         calls = f", calls {self.sent} sent {self.replayed} replayed" if self.sent or self.replayed else ""
         merged = f", {self.merged} merged" if self.merged else ""
         return f"{self.rows} rows, {self.rejects} {name_left(self.name)}{merged}{calls}"
@@ -134,7 +134,7 @@ class StageBar:
 
 @contextmanager
 def stage(name: str, batches: int) -> Iterator[StageBar]:
-    """Show one stage."""
+    """Show the progress of one stage while the context lasts."""
     global _bar  # noqa: PLW0603 - stages of one process run one after the other
     if _style != "live":
         _bar = StageBar(name, batches, None)
@@ -157,7 +157,7 @@ def stage(name: str, batches: int) -> Iterator[StageBar]:
 
 
 def stage_under_way() -> str:
-    """Return how far the stage has come that is under way, in words; empty when there is none."""
+    """Format the progress of the current stage as text; empty when no stage runs."""
     return _bar.describe() if _bar is not None and _bar.done < _bar.batches else ""
 
 
@@ -166,20 +166,20 @@ def _watching(bar: StageBar) -> AbstractContextManager[None]:
 
 
 def expect_replies(calls: int) -> None:
-    """Count calls that are being sent to a service."""
+    """Add calls that are being sent to a service to the responses expected by the current stage."""
     if _bar is not None:
         _bar.expected += calls
 
 
 def count_reply() -> None:
-    """Count one reply of a service for the stage that is under way."""
+    """Count one response of a service for the current stage."""
     if _bar is not None:
         _bar.count_reply()
 
 
 _REPLY_NEWS_EVERY_S = 0.2
 _MOST_OF_BATCH = 0.9
-"""What the replies of a batch are of it: what is made of them takes its time too."""
+"""Maximum share of a batch that its responses count for: processing them takes time too."""
 _bar: StageBar | None = None
 _watchers: list[Watcher] = []
-"""Those of the runs that are under way in this process, each within the one before; the last is told."""
+"""Watchers of the active runs in this process, each nested in the one before; the last one receives messages."""

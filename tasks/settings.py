@@ -1,8 +1,8 @@
-"""Settings and worlds: the only reader of the environment and of settings files.
+"""Settings and worlds: the only module that reads the environment and settings files.
 
-A world is a TOML file that names every endpoint and model a run talks to. `embedded` and `live` are shipped in
-data/worlds/; any other name is a path. API keys are named by environment variable in the world and read when a model
-is first asked; they are in no settings object, so they cannot be stored, logged or keyed.
+A world is a TOML file that names every endpoint and model that a run calls. `embedded` and `live` are shipped in
+data/worlds/; any other name is a path. A world names API keys by environment variable; they are read when a model
+is first called. No settings object holds them, so they cannot be stored, logged or digested.
 """
 
 import errno
@@ -42,31 +42,31 @@ from factmill.tasks.files import absolute_path, read_toml
 from factmill.tasks.text.whole import suggest_name
 
 LEAST_FREE = 64_000_000
-"""Bytes that are free in the home before a run begins: Prefect's history and a small build take about half of that."""
+"""Free bytes that the home needs before a run begins: Prefect's history and a small build take about half of that."""
 LEAST_FILES = 1_000
-"""Files that can still be made there; a run makes a few for each batch."""
+"""Free inodes that the home needs; a run makes a few files for each batch."""
 LEAST_WRITTEN = 1_000_000
 _MAKE_ROOM = "make room, `factmill gc` lists what can go"
 SHIPPED_WORLDS = ("embedded", "live")
-"""Worlds that go by name; any other is the path of a file."""
+"""Worlds known by name; any other world is the path of a file."""
 KINDS: dict[str, tuple[str, ...]] = {
     "embedder": ("local",),
     "translator": ("local",),
     "perplexity": ("local", "openai"),
 }
-"""Role → what kinds of models there are for it; `scripted` and CHAT_KINDS for authors and judges."""
+"""Role → kinds of models that can fill it; `scripted` and CHAT_KINDS for authors and judges."""
 ROLES = ("author", "judge", *KINDS)
-"""What builds ask of models; every other name in a world's `models` is a model to be measured."""
+"""Roles of models in builds; every other name in a world's `models` is a model under test."""
 _BETWEEN_WORDS = re.compile(r"[\s;,()<>]+")
 _PLACEHOLDER = re.compile(r"\bexample\.(org|com|net)\b|\.(example|invalid|test)\b", re.IGNORECASE)
-"""Domains that are nobody's (RFC 2606), such as that of the user agent in data/worlds/live.toml."""
+"""Reserved domains (RFC 2606), such as that of the user agent in data/worlds/live.toml."""
 _ANONYMOUS_RATE, _SIGNED_IN_RATE = 200.0, 2000.0
-"""Requests a minute to Wikimedia's APIs: of a client with a contact address, and of an established account, as published on 3 June
-2026 at https://www.mediawiki.org/wiki/Wikimedia_APIs/Rate_limits, which asks for three requests at a time at most."""
+"""Requests per minute to Wikimedia's APIs for a client with a contact address and for an established account, as published on
+3 June 2026 at https://www.mediawiki.org/wiki/Wikimedia_APIs/Rate_limits, which asks for at most three requests at a time."""
 _LONGEST_NAMED = 200
-"""Characters of a world's name that are repeated."""
+"""Maximum number of characters of user input that an error message quotes."""
 SECTIONS = ("wikidata", "wikipedia", "pageviews", "falcon", "dbpedia")
-"""Services of a world; a build needs those that its benchmark asks."""
+"""Services of a world; a build needs those that its benchmark calls."""
 
 
 _PARTS: dict[str, type[StrictModel]] = {
@@ -78,11 +78,11 @@ _PARTS: dict[str, type[StrictModel]] = {
     "wikidata": Wikidata,
     **dict.fromkeys(SECTIONS[1:], Endpoint),
 }
-"""Key of a world's file → what stands below it."""
+"""Key of a world's file → class of the settings below it."""
 
 
 class World(StrictModel):
-    """The endpoints and models a run talks to."""
+    """The endpoints and models that a run calls."""
 
     name: Name
     user_agent: Annotated[str, AfterValidator(check_header_text)]
@@ -132,7 +132,7 @@ class World(StrictModel):
         return self
 
     def _check_ages(self) -> None:
-        """ValueError for an age that nothing has, or that replies of one address would have several of."""
+        """Raise ValueError for a max_age on a model without one, or several for models of one address."""
         by_address: dict[str, tuple[str, str | None]] = {}
         for role, model in self.models.items():
             if model.max_age and model.kind not in CHAT_KINDS:
@@ -142,11 +142,11 @@ class World(StrictModel):
                 raise ValueError(f"models.{role}.max_age: models.{other} has the same address and another max_age")
 
     def has(self, section: str) -> bool:
-        """True when this world names a service, a local graph for its Wikidata among them."""
+        """True when this world names a service; a local graph counts as its Wikidata."""
         return bool(getattr(self, section).url) or (section == "wikidata" and self.wikidata.engine == "graph")
 
     def require(self, *sections: str) -> None:
-        """Raise SettingsError when one of these services is not named."""
+        """Raise SettingsError when this world does not name one of these services."""
         if missing := [section for section in sections if not self.has(section)]:
             raise SettingsError(
                 f"the world {self.name} names no {missing[0]}, which is asked here; add [{missing[0]}] with its url to "
@@ -154,8 +154,8 @@ class World(StrictModel):
             )
 
     def require_access(self, *sections: str) -> None:
-        """Raise SettingsError when one of these services may not be asked: `token_env` names a variable that is not set, or
-        the service is not on this machine and `user_agent` does not say how to reach us."""
+        """Raise SettingsError when one of these services may not be called: `token_env` names a variable that is not set, or
+        the service is not on this machine and `user_agent` holds no contact address."""
         for section in sections:
             service: Endpoint = getattr(self, section)
             if section == "wikidata" and self.wikidata.engine == "graph":
@@ -170,14 +170,14 @@ class World(StrictModel):
 
     @property
     def names_contact(self) -> bool:
-        """True when `user_agent` holds a web page or mail address, and none that is a placeholder."""
+        """True when `user_agent` holds a web page or mail address that is not a placeholder."""
         words = _BETWEEN_WORDS.split(self.user_agent)
         pages = [word.partition("://")[2].partition("/")[0] for word in words if "://" in word]
         domains = [*pages, *(word.partition("@")[2] for word in words if "@" in word and "://" not in word)]
         return any("." in domain.strip(".") for domain in domains) and not _PLACEHOLDER.search(self.user_agent)
 
     def wikimedia_rate(self) -> float:
-        """Return how many requests a minute may go to Wikimedia's APIs."""
+        """Return the maximum number of requests per minute to Wikimedia's APIs."""
         asked = [getattr(self, name) for name in SECTIONS if is_wikimedia_api(getattr(self, name).url)]
         default = _SIGNED_IN_RATE if all(service.token_env for service in asked) else _ANONYMOUS_RATE
         return self.wikimedia.requests_per_minute or default
@@ -193,16 +193,16 @@ class World(StrictModel):
 
     @property
     def is_embedded(self) -> bool:
-        """True when any endpoint is the embedded world's own."""
+        """True when any endpoint belongs to the embedded world."""
         return any(getattr(self, name).url == EMBEDDED for name in SECTIONS)
 
     def epoch_day(self) -> date:
-        """Return the day the world is seen at."""
+        """Return the cut-off day of the world: `epoch`, or the first day of the current month."""
         return self.epoch or datetime.now(UTC).date().replace(day=1)
 
     def digest(self, roles: Collection[str]) -> str:
-        """Return the digest of what can change an answer of these models: without limits, ages, prices, batch jobs, connections
-        (CONNECTION), tokens, compute and the user agent."""
+        """Return the digest of all settings that can change a response, with the models in these roles; without limits, ages,
+        prices, batch jobs, connections (CONNECTION), tokens, compute and the user agent."""
         told = self.model_dump(
             mode="json",
             exclude={
@@ -215,10 +215,10 @@ class World(StrictModel):
 
 
 def load_world(name: str, graph: str | None = None) -> World:
-    """Read a shipped world by name or any by path, with a local graph as its Wikidata if one is named, and the cluster
-    that FACTMILL_CLUSTER names, if it is set.
+    """Load a shipped world by name or any other by path, with the local graph `graph` as its Wikidata, if given, and the
+    cluster that FACTMILL_CLUSTER names, if set.
 
-    SettingsError names file, key and what was expected.
+    SettingsError names the file, the key and what was expected.
     """
     path = ROOT / "data" / "worlds" / f"{name}.toml" if name in SHIPPED_WORLDS else Path(name)
     try:
@@ -237,7 +237,7 @@ def load_world(name: str, graph: str | None = None) -> World:
 
 
 def _describe_fault(fault: Any) -> str:
-    """Return what is wrong with a world's file: its place, and the key that may have been meant."""
+    """Format an error in a world's file: its place, and the key that was probably meant."""
     place = [str(part) for part in fault["loc"]]
     if fault["type"] != "extra_forbidden":
         return f"{'.'.join(place)}: {fault['msg'].removeprefix('Value error, ')}"
@@ -260,7 +260,7 @@ def home() -> Path:
 
 
 def require_home() -> Path:
-    """Return the home, made where it is missing; SettingsError when it cannot be made or written, or its disk is full."""
+    """Return the home, created if missing; SettingsError when it cannot be created or written, or its disk is full."""
     folder = home()
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -275,9 +275,9 @@ def require_home() -> Path:
 
 
 def find_lack_of_room(folder: Path) -> str:
-    """Return why a run cannot write to a folder that exists; empty when it can.
+    """Return why a run cannot write to an existing folder; empty when it can.
 
-    A file of LEAST_WRITTEN bytes is written and removed, since the system reports no quota.
+    Writes and removes a file of LEAST_WRITTEN bytes, since the system reports no quota.
     """
     there = os.statvfs(folder)
     free = there.f_bavail * there.f_frsize
@@ -297,12 +297,12 @@ def find_lack_of_room(folder: Path) -> str:
 
 
 def default_warehouse() -> Path:
-    """Return the DuckDB file used when none is named."""
+    """Return the path of the default DuckDB file."""
     return home() / "factmill.duckdb"
 
 
 def warehouse_wait_s() -> float:
-    """Return how many seconds to wait for another process to let go of the warehouse (FACTMILL_WAIT_S, default 30)."""
+    """Return the seconds to wait for another process to release the warehouse (FACTMILL_WAIT_S, default 30)."""
     given = os.environ.get("FACTMILL_WAIT_S", "30")
     try:
         wait_s = float(given)
@@ -321,7 +321,7 @@ def graphs_folder(home_folder: Path) -> Path:
 
 
 def api_key(model: Model) -> str:
-    """Return a model's key from the environment; SettingsError when it is named but not set."""
+    """Return a model's API key from the environment, "none" where it has none; SettingsError when its variable is not set."""
     if not model.key_env:
         return "none"
     key = os.environ.get(model.key_env, "")
@@ -333,7 +333,7 @@ def api_key(model: Model) -> str:
 
 
 def read_token(section: str, service: Endpoint) -> str:
-    """Return a service's token from the environment, empty where it has none; SettingsError when it is named but not usable."""
+    """Return a service's token from the environment, empty where it has none; SettingsError when its variable is not usable."""
     if not service.token_env:
         return ""
     token = os.environ.get(service.token_env, "")
@@ -346,7 +346,7 @@ def read_token(section: str, service: Endpoint) -> str:
 
 
 def read_headers(model: Model) -> dict[str, str]:
-    """Return a model's own headers with their values; SettingsError when an environment variable is not set."""
+    """Return a model's extra headers with their values; SettingsError when an environment variable is not set."""
     return _read_values(model, "headers", model.headers)
 
 
@@ -356,7 +356,7 @@ def read_query(model: Model) -> dict[str, str]:
 
 
 def require_variables(model: Model) -> None:
-    """Raise SettingsError when an environment variable that a model's settings name is not set."""
+    """Raise SettingsError when a model's settings name an environment variable that is not set."""
     api_key(model)
     read_headers(model)
     read_query(model)
@@ -373,7 +373,7 @@ def _read_values(model: Model, setting: str, values: Mapping[str, str | FromEnvi
 
 
 def environment(name: str) -> str | None:
-    """Return one environment variable, for the few places that pass settings on to other programs."""
+    """Return an environment variable, for the few places that pass settings on to other programs."""
     return os.environ.get(name)
 
 

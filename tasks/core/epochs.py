@@ -1,17 +1,17 @@
-"""Moments at which articles are looked at: a day, which stands for its beginning, or an ISO 8601 moment."""
+"""Parse the moment at which articles are read: a day, which means its beginning, or an ISO 8601 moment."""
 
 from datetime import UTC, date, datetime
 
 from factmill.tasks.errors import UsageError
 
 EARLIEST, LATEST = date(2001, 1, 1), date(2100, 12, 31)
-"""Days at which a world can be seen: Wikipedia has articles since 2001, and months before and after are in the calendar."""
+"""First and last day of a world's epoch: Wikipedia has had articles since 2001; the months around each are valid dates."""
 SNAPSHOT = "2023-11-20T00:00:00Z"
-"""The moment of FanOutQA's snapshot, to which the released files are pinned (paper, §3.1)."""
+"""Moment of FanOutQA's snapshot, to which its released files are pinned (paper, §3.1)."""
 
 
 def read_epoch(text: str) -> str:
-    """Return a moment as `2023-11-20T00:00:00Z`; a day is its beginning in UTC. UsageError for anything else."""
+    """Parse a moment to the form `2023-11-20T00:00:00Z`; a day means its beginning in UTC. UsageError for anything else."""
     try:
         moment = datetime.fromisoformat(text.strip())
         moment = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)

@@ -1,4 +1,4 @@
-"""Digests: what makes two inputs, calls or rows the same. All are SHA-256 over canonical JSON or raw bytes."""
+"""Digests that identify inputs, calls and rows: SHA-256 over canonical JSON or raw bytes."""
 
 import hashlib
 import json
@@ -6,13 +6,13 @@ from collections.abc import Iterable
 from typing import Any
 
 _WRITE = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode
-"""Made once: with settings of its own json.dumps makes an encoder a call, which takes as long as the writing."""
+"""Made once: with these settings json.dumps makes an encoder per call, which takes as long as the encoding."""
 
 Json = None | bool | int | float | str | list[Any] | dict[str, Any]
 
 
 def canonical_json(value: Any) -> str:
-    """Return the one JSON text of a value: sorted keys, no spaces, UTF-8 characters as they are."""
+    """Return the canonical JSON text of a value: sorted keys, no spaces, unescaped Unicode characters."""
     return _WRITE(value)
 
 
@@ -27,12 +27,12 @@ def digest_json(value: Any) -> str:
 
 
 def digest_text(text: str) -> str:
-    """Return the SHA-256 of a text's UTF-8 in hex; half a surrogate pair is digested as it stands."""
+    """Return the SHA-256 of a text's UTF-8 in hex; half a surrogate pair is digested unchanged."""
     return digest_bytes(text.encode("utf-8", "surrogatepass"))
 
 
 def combine_digests(digests: Iterable[str]) -> str:
-    """Return one digest for an ordered series of digests."""
+    """Return one digest of an ordered series of digests."""
     return digest_bytes("\n".join(digests).encode())
 
 

@@ -1,15 +1,15 @@
-"""Why a sample of a chat model ends, as its server calls it (`finish_reason`), and what that means.
+"""Classify why a chat model's sample ended, from its server's `finish_reason`.
 
-Records keep the server's own word. Servers agree on no spelling, so case, hyphens and underscores do not count, and a word
-may stand behind others (`content_filter: RECITATION`). Of several words the one that comes first here counts:
+Records keep the server's own word. Spellings differ between servers, so case, hyphens and underscores are ignored, and a
+word may follow others (`content_filter: RECITATION`). If there are several words, the first category in this table wins:
 
-| ending | what it means |
+| category | meaning |
 |---|---|
-| failed | the provider failed: what came with it is no answer, the request is made again |
-| filtered | the model or a filter will not: the sample counts as refused |
-| cut | a limit of tokens ended the text before it was whole |
-| done | the text is whole, or the model calls a function |
-| unknown | no word that is known: the text is read as whole, and reports name the word |
+| failed | the provider failed: the text is discarded and the request repeated |
+| filtered | the model or a filter refuses: the sample counts as refused |
+| cut | a token limit ended the text before it was complete |
+| done | the text is complete, or the model calls a function |
+| unknown | no known word: the text counts as complete, and reports name the word |
 """
 
 import re
@@ -39,7 +39,7 @@ _WORDS: dict[Ending, str] = {
     ),
 }
 _MALFORMED = "malformed"
-"""How words begin for what a provider could not read of its own model (Gemini, Bedrock)."""
+"""Prefix of words for model output that the provider could not parse (Gemini, Bedrock)."""
 
 
 def _fold(word: str) -> str:
@@ -51,7 +51,7 @@ _ENDINGS: dict[str, Ending] = {_fold(word): ending for ending, words in _WORDS.i
 
 @lru_cache(maxsize=256)
 def classify_finish(reason: str) -> Ending:
-    """Return what a finish reason means; an empty one means done."""
+    """Return the category of a finish reason; an empty one is `done`."""
     words = [_fold(word) for word in re.findall(r"[\w-]+", reason)]
     if not words:
         return "done"
@@ -60,14 +60,14 @@ def classify_finish(reason: str) -> Ending:
 
 
 def is_cut(reason: str) -> bool:
-    """True when a limit of tokens ended a text."""
+    """True when a token limit ended a text."""
     return classify_finish(reason) == "cut"
 
 
 def describe_unknown(model: str, reasons: Iterable[str]) -> list[str]:
-    """Return a sentence on the finish reasons of a model that are unknown; nothing where there is none.
+    """Format a sentence that names a model's unknown finish reasons; an empty list where there is none.
 
-    `reasons`: one or several each, with commas between them.
+    `reasons`: each holds one or several reasons, separated by commas.
     """
     each = {reason for several in set(reasons) for reason in several.split(", ")}
     unknown = sorted(reason for reason in each if classify_finish(reason) == "unknown")

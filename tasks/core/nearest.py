@@ -1,17 +1,15 @@
-"""The vectors nearest to others by cosine, exactly (FanOutQA, Appendix B), and questions that say the same, united into the earliest (MultiHal §2.1).
+"""Exact nearest vectors by cosine (FanOutQA, Appendix B), and groups of near-duplicate vectors (MultiHal §2.1).
 
-The paper merges the answers and contexts of every pair of questions whose embeddings have a cosine above 0.99. So what
-is united here is whatever such pairs hold together, also over a third question, and the outcome does not hang on the
-order in which pairs are looked at; of each group the row that comes first stays.
+Duplicates: the paper merges the answers and contexts of every pair of questions whose embeddings have a cosine above 0.99.
+Such pairs form groups, also via a third question, so the result does not depend on the order of the pairs; the first row of
+each group stays. Pairs are compared by matrix products, block by block, but not in all dimensions: a cosine is at most the
+product along the few axes on which the vectors differ most, plus the product of the lengths of the remainders (Cauchy and
+Schwarz). Few pairs come that near the threshold by chance; these are computed in float64 in all dimensions. So the
+pairs found depend on the vectors alone, not on axes, blocks, processor or library.
 
-All pairs are compared by matrix products, block by block, yet not in all dimensions: a cosine is never more than the
-product along the few axes on which the vectors differ most, plus the product of what is left of each (Cauchy and Schwarz).
-Hardly a pair comes that near the threshold by chance, and those that do are computed in float64 in all dimensions. So
-which pairs are found depends on the vectors alone, not on axes, blocks, processor or library.
-
-All pairs are compared in float32, block by block; a vector stays a candidate while it may be among the nearest of a query
-even if rounding was against it. Candidates are computed again in float64, and ties go to the earlier row. So which
-vectors are found, and in what order, depends on the vectors alone, not on blocks, processor or library.
+Nearest: pairs are compared in float32, block by block; a vector stays a candidate while, given rounding errors, it may be
+among the nearest of a query. Candidates are computed again in float64, and ties go to the earlier row. So the vectors
+found, and their order, depend on the vectors alone, not on blocks, processor or library.
 """
 
 from collections.abc import Hashable, Iterator, Sequence
@@ -26,23 +24,23 @@ Doubles = npt.NDArray[np.float64]
 
 _QUERIES_AT_ONCE = 2048
 _BLOCK = 16384
-"""Vectors of a block at most: 25 MB at 384 dimensions."""
+"""Maximum number of vectors in a block: 25 MB at 384 dimensions."""
 _PRODUCTS_AT_ONCE = 1 << 22
-"""Products of a block: 16 MB."""
+"""Maximum number of products in a block: 16 MB."""
 _CANDIDATES = 1 << 19
-"""Candidates kept before they are computed exactly, so that a million equal vectors take no memory."""
+"""Number of candidates above which they are computed exactly and pruned, so that a million equal vectors fit in memory."""
 _PAIRS_AT_ONCE = 8192
-"""Pairs computed again at once: some 50 MB at 384 dimensions."""
+"""Pairs computed exactly at once: about 50 MB at 384 dimensions."""
 _SHORT_OF_ONE = 1e-5
-"""How far the length of a vector may be from 1."""
+"""Tolerance of a unit vector's squared length."""
 
 
 def find_nearest(vectors: Floats, queries: Floats, count: int) -> Ints:
-    """Return the rows of the `count` vectors (n × dimensions) nearest to each query (m × dimensions), the nearest first.
+    """Return the rows of the `count` vectors (n × dimensions) nearest to each query (m × dimensions), nearest first.
 
-    Shape m × min(count, n). Vectors are of length 1, as embedders give them, or 0, whose cosines count as 0. They are read
-    once in order for every 2,048 queries; a memory-mapped array will do. ValueError when shapes do not fit, or a vector is
-    not finite or of another length.
+    Shape m × min(count, n). Vectors have length 1, as embedders give them, or 0, in which case cosines count as 0. They are
+    read once, in order, per 2,048 queries; a memory-mapped array works. ValueError when shapes do not match, or a vector is
+    not finite or has another length.
     """
     if vectors.ndim != 2 or queries.ndim != 2 or vectors.shape[1] != queries.shape[1] or count < 1:
         raise ValueError(
@@ -60,7 +58,7 @@ def find_nearest(vectors: Floats, queries: Floats, count: int) -> Ints:
 
 
 def _find_nearest(vectors: Floats, queries: Floats, count: int) -> Ints:
-    # two sums of so many products of rounded numbers are each off by so many times their precision at most
+    # rounding error bound of two sums of as many products as there are dimensions
     slack = np.float32(2 * ((vectors.shape[1] + 8) * float(np.finfo(np.float32).eps) + 2 * _SHORT_OF_ONE))
     size = min(_BLOCK, max(count, _PRODUCTS_AT_ONCE // len(queries)))
     cut = np.full(len(queries), -np.inf, np.float32)
@@ -97,7 +95,7 @@ class _Candidates:
         )
 
     def prune(self, queries: int, count: int, slack: np.float32) -> tuple["_Candidates", Floats]:
-        """Drop what cannot be among the nearest; return the rest and the least product that counts, a query."""
+        """Drop pairs that cannot be among the nearest; return the rest and the least product that counts for each query."""
         order = np.lexsort((-self.product, self.query))
         query, product = self.query[order], self.product[order]
         first = np.searchsorted(query, np.arange(queries))
@@ -108,7 +106,7 @@ class _Candidates:
         return _Candidates(self.query[left], self.row[left], self.product[left]), cut
 
     def compute(self, vectors: Floats, queries: Floats, count: int) -> "_Candidates":
-        """Return the `count` nearest of each query by float64, the nearest first, earlier rows first where they tie."""
+        """Return the `count` nearest of each query in float64, nearest first, ties by row."""
         exact = np.zeros(len(self.row))
         for start in range(0, len(self.row), _PAIRS_AT_ONCE):
             part = slice(start, start + _PAIRS_AT_ONCE)
@@ -125,7 +123,7 @@ class _Candidates:
 
 def _check_lengths(vectors: Floats) -> None:
     squares = np.einsum("ij,ij->i", vectors, vectors)
-    # what is not finite fails both
+    # non-finite values fail both tests
     if not ((np.abs(squares - 1) < _SHORT_OF_ONE) | (squares == 0)).all():
         raise ValueError("vectors are not finite or of another length than 1; expected those of an embedder")
 
@@ -133,26 +131,27 @@ def _check_lengths(vectors: Floats) -> None:
 _DUPLICATES_BLOCK = 2048
 """Rows and columns of a block: 16 MB of products."""
 _FEWEST_AXES = 32
-"""With 31,000 random vectors of 384 dimensions, and with real questions, so few let a pair in a thousand pass at most."""
+"""Minimum number of axes: with 31,000 random vectors of 384 dimensions, and with real questions, at most one pair in a
+thousand passes."""
 _FEW_ROWS = 512
-"""As many rows are sooner compared in all dimensions than their axes are found."""
+"""Up to this number of rows, comparing all dimensions is faster than finding axes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Duplicates:
-    """Pairs of rows that say the same, by first row and second."""
+    """Pairs of near-duplicate rows, sorted by first row, then second."""
 
     count: int
-    """Rows that were compared."""
+    """Total number of rows."""
     first: Ints
     second: Ints
     """Always greater than `first`."""
     cosine: npt.NDArray[np.float64]
 
     def find_leaders(self, kinds: Sequence[Hashable | None] | None = None) -> list[int]:
-        """Return for each row the first row of its group: itself, where it says something new.
+        """Return for each row the first row of its group: itself, if it duplicates no earlier row.
 
-        `kinds`: one a row; rows of two kinds are never in one group, rows of none (None) may be in any.
+        `kinds`: one per row; rows of different kinds are never in one group, rows without a kind (None) may be in any.
         """
         leaders = list(range(self.count))
         kind_of = list(kinds or [None] * self.count)
@@ -174,8 +173,8 @@ class Duplicates:
 def find_duplicates(vectors: Floats, threshold: float = 0.99, exempt: Sequence[bool] | None = None) -> Duplicates:
     """Return all pairs of vectors (n × dimensions) whose cosine is above the threshold.
 
-    Vectors need not be of length 1. Rows of zeros are near nothing, and `exempt` rows (n flags) are left out of all
-    pairs. ValueError when a vector is not finite or the threshold is not positive.
+    Vectors need not have length 1. Rows of zeros and `exempt` rows (n flags) are in no pair. ValueError when a vector is
+    not finite or the threshold is not positive.
     """
     if vectors.ndim != 2 or not np.isfinite(vectors).all():
         raise ValueError(f"embeddings are of shape {vectors.shape} or not finite; expected finite rows × dimensions")
@@ -201,8 +200,8 @@ def _no_pairs() -> tuple[Ints, Ints, npt.NDArray[np.float64]]:
 
 
 def _project(units: npt.NDArray[np.float64]) -> Floats:
-    """Return rows, narrow where there are many, whose products are no less than the cosines of the units (n × dimensions of
-    length 1)."""
+    """Return rows, of fewer dimensions if there are many, whose products are upper bounds of the cosines of the unit vectors
+    (n × dimensions)."""
     if len(units) <= _FEW_ROWS:
         return units.astype(np.float32)
     count = max(_FEWEST_AXES, units.shape[1] // 16)
@@ -214,8 +213,8 @@ def _project(units: npt.NDArray[np.float64]) -> Floats:
 
 
 def _compare_blocks(bounding: Floats, threshold: float) -> Iterator[tuple[Ints, Ints]]:
-    """Yield the pairs whose product comes near the threshold, the lower row first, at most _PAIRS_AT_ONCE at a time."""
-    # a sum of so many products of rounded float32 numbers is off by so many times their precision at most
+    """Yield the pairs whose product is near or above the threshold, lower row first, at most _PAIRS_AT_ONCE at a time."""
+    # rounding error bound of a float32 sum of as many products as there are columns
     near = np.float32(threshold - (bounding.shape[1] + 8) * float(np.finfo(np.float32).eps))
     for top in range(0, len(bounding), _DUPLICATES_BLOCK):
         for left in range(top, len(bounding), _DUPLICATES_BLOCK):

@@ -1,15 +1,15 @@
-"""Paths between a subject and an object in Wikidata: what they are, in which order they come, and how they are told.
+"""Tables of paths between a subject and an object in Wikidata: their schemas, their order, and the search interface.
 
-MultiHal mines paths of one and two hops between what a question and what its answer name (paper, §2.2 and Appendix C).
-Both engines, the local graph and SPARQL, answer in these forms:
+MultiHal mines paths of one and two hops between the entities of a question and of its answer (paper, §2.2 and Appendix C).
+Both engines, the local graph and SPARQL, return these forms:
 
-- A path to an **item** goes along direct claims (wdt:), from subject to object or, told as backward, from object to
-  subject. It may pass through an item again, as in SPARQL.
+- A path to an **item** follows direct claims (wdt:), from subject to object or, if `backward`, from object to subject.
+  It may visit an item twice, as in SPARQL.
 - A path to a **date or number** ends in the value of a statement or of one of its qualifiers; a hop before it is a
   direct claim to an item. Deprecated statements do not count. Where a subject has no statements of a property, as in a
-  truthy dump, its direct claims stand in for them.
+  truthy dump, its direct claims replace them.
 
-Ids are numbers here (64 is Q64 or P64, as the column says), since millions of them pass through.
+Ids are numbers here (64 is Q64 or P64, depending on the column), since there are millions of them.
 """
 
 from collections.abc import Sequence
@@ -53,41 +53,41 @@ LITERAL_PATHS = pa.schema(
 """Paths to dates and numbers, sorted by these columns (property_2, qualifier, statement… with null first)."""
 
 PAIRS = pa.schema({"pair": pa.int32(), "status": pa.string(), "total": pa.int64(), "kept": pa.int64()})
-"""What came of each pair of a batch: its Status, how many paths there are, and how many of them were handed out."""
+"""Result of each pair of a batch: its Status, the number of paths found, and the number returned."""
 
 Status = Literal["found", "none", "capped", "identical", "unknown_subject", "unknown_object", "failed"]
-"""`capped`: more paths than the cap, the first in order were kept; `identical`: subject and object are one item;
-`unknown_*`: an item that a local graph does not know; `failed`: the endpoint gave no answer (SPARQL only)."""
+"""`capped`: more paths than the cap, of which the first in order are kept; `identical`: subject and object are one item;
+`unknown_*`: the local graph lacks the item; `failed`: the endpoint gave no response (SPARQL only)."""
 
 MOST_PATHS = 1_000
-"""Cap of paths for one pair unless another is given; the judge is shown ten."""
+"""Default maximum number of paths for one pair; the judge sees ten."""
 
 UNKNOWN_VALUE = "unknown value"
-"""Stands in a path for the value of a statement that has none, or one nobody knows."""
+"""Placeholder in a path for the value of a statement with no value or an unknown one."""
 
 
 @dataclass(frozen=True, slots=True)
 class PathOptions:
-    """Which paths are wanted."""
+    """Options of a search for paths."""
 
     all_hops: bool = False
-    """Look for two hops even where one hop, in either direction, has found a path."""
+    """Search two hops even where one hop, in either direction, has found a path."""
     ignored: frozenset[int] = field(default_factory=frozenset)
     """Numbers of properties that no path may use."""
     most_paths: int | None = MOST_PATHS
-    """Keep so many paths of a pair, the first in order; None keeps all."""
+    """Maximum number of paths kept per pair, the first in order; None keeps all."""
 
 
 @dataclass(frozen=True, slots=True)
 class FoundPaths:
-    """What was found for a batch of pairs."""
+    """Paths found for a batch of pairs."""
 
     paths: pa.Table
     """ITEM_PATHS or LITERAL_PATHS."""
     pairs: pa.Table
-    """PAIRS, one row a pair, in order."""
+    """PAIRS, one row per pair, in order."""
     problems: dict[int, str] = field(default_factory=dict)
-    """Pair → why it failed."""
+    """Pair → reason for its failure."""
 
 
 class PathFinder(Protocol):
@@ -96,7 +96,7 @@ class PathFinder(Protocol):
     def find_item_paths(
         self, subjects: npt.NDArray[np.int64], objects: npt.NDArray[np.int64], options: PathOptions
     ) -> FoundPaths:
-        """Find the paths between items, given by number: one pair for each position of two arrays of one length."""
+        """Find the paths between items, given by number: one pair per position of two arrays of equal length."""
         ...
 
     def find_literal_paths(
@@ -106,9 +106,9 @@ class PathFinder(Protocol):
         properties: frozenset[int],
         options: PathOptions,
     ) -> FoundPaths:
-        """Find the paths from items to dates, or to numbers, in values of some properties; all of one kind.
+        """Find the paths from items to dates or to numbers (all objects of one kind) in values of some properties.
 
-        `properties`: those whose values count, as statement or as qualifier (time properties for dates; number
+        `properties`: properties whose values count, in a statement or a qualifier (time properties for dates; number
         properties, or P1352 alone for ranks).
         """
         ...
@@ -117,10 +117,10 @@ class PathFinder(Protocol):
 def list_path_ids(
     paths: pa.Table, subjects: npt.NDArray[np.int64], objects: npt.NDArray[np.int64] | None = None
 ) -> pa.ListArray:
-    """Return each path as the list of its ids from start to end (Q42, P69, Q691283, …), values as they are written.
+    """Return each path as the list of its ids from start to end (Q42, P69, Q691283, …), with values as written.
 
-    `subjects` and, for ITEM_PATHS, `objects` are those of the batch. Before a qualifier stands the value of its
-    statement, "unknown value" where the statement has none (the paper leaves statement nodes out as well, Table 6).
+    `subjects` and, for ITEM_PATHS, `objects` are those of the batch. The value of the statement precedes a qualifier,
+    "unknown value" where the statement has none (the paper omits statement nodes too, Table 6).
     """
     pairs = paths["pair"].to_numpy()
     start, first, last = subjects[pairs], _ids("P", paths["property_1"]), _ids("P", paths["property_2"])
@@ -139,7 +139,7 @@ def _ids(letter: str, numbers: pa.ChunkedArray | npt.NDArray[np.int64]) -> pa.Ar
 
 
 def _interleave(parts: Sequence[pa.Array | pa.ChunkedArray]) -> pa.ListArray:
-    """Return for each row the list of what the columns hold there, without nulls."""
+    """Return for each row the list of its cells across the columns, without nulls."""
     columns = [part.combine_chunks() if isinstance(part, pa.ChunkedArray) else part for part in parts]
     rows = len(columns[0])
     by_row = np.arange(rows * len(columns)).reshape(len(columns), rows).T.ravel()

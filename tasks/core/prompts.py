@@ -1,8 +1,8 @@
-"""Prompt files: how they are read, filled in and turned into a call.
+"""Parse prompt files, fill them in, and turn them into calls.
 
-A prompt is one Markdown file with a TOML head between `+++` lines (role, inputs, sampling, reply format) and a body of
-`# system`, `# user` and `# assistant` parts. Only `$name` is substituted, only declared inputs, and text that comes
-from outside is kept from closing the fence it stands in, so that a label cannot speak as an instruction.
+A prompt is a Markdown file with a TOML head between `+++` lines (role, inputs, sampling, reply format) and a body of
+`# system`, `# user` and `# assistant` parts. Only `$name` of declared inputs is substituted. External text cannot close
+the tag that encloses it, so that a label cannot act as an instruction.
 """
 
 import re
@@ -20,57 +20,57 @@ _PLACEHOLDER = re.compile(r"\$(\w+)")
 _TURNS = re.compile(r"(system )?(user assistant )*user ")
 
 MOST_SHOWN = 12_000
-"""So many characters of a rejected reply the model is shown; the longest reply that any prompt asks for has fewer."""
+"""Maximum number of characters of a rejected completion shown to the model; no prompt asks for a longer one."""
 _LEFT_OUT = "\n[…]\n"
 _MOST_KEPT = 300
-"""So many characters of a turn are kept with a recorded call; the rest is what models and look-ups said before."""
+"""Maximum number of characters of a turn kept in a recorded call; the rest repeats earlier completions and look-ups."""
 
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """One prompt file, read."""
+    """A parsed prompt file."""
 
     id: str
-    """Path below prompts/ without the ending, e.g. `granola/granular_answers`."""
+    """Path below prompts/ without the suffix, e.g. `granola/granular_answers`."""
     digest: str
     """SHA-256 of the file's bytes."""
     role: str
-    """Which model of the world answers: author, judge or answerer."""
+    """Role of the world's model that gets the prompt: author, judge or answerer."""
     inputs: tuple[str, ...]
-    """Names that must be given, all of them used in the body."""
+    """Names of required inputs, all used in the body."""
     parts: tuple[tuple[str, str], ...]
     """(speaker, text with $names) in order; demonstrations are user/assistant pairs."""
     temperature: float
     max_tokens: int
     schema: Mapping[str, Any] | None
-    """JSON schema of the reply where the format is JSON; None for a line format."""
+    """JSON schema of the completion if its format is JSON; None for a line format."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """A prompt filled in for one row: what a chat model is asked, or scripted replies are looked up by."""
+    """A prompt filled in for one row, for a chat model or for looking up scripted replies."""
 
     prompt: Prompt
     variables: Mapping[str, str]
     samples: int = 1
-    """How many replies are drawn for the same messages."""
+    """Number of completions drawn for the same messages."""
     rejected: str = ""
-    """The model's own reply to the first attempt, at most MOST_SHOWN characters; empty on that."""
+    """The model's completion of the first attempt, at most MOST_SHOWN characters; empty during that attempt."""
     correction: str = ""
-    """What was wrong with that reply, said to the model on the second attempt."""
+    """Message to the model about the fault in that completion, for the second attempt."""
     turns: tuple[Mapping[str, Any], ...] = ()
-    """What was said since, as messages of the chat protocol: the model's own, calls of tools, what these gave."""
+    """Later messages of the chat protocol: the model's own, tool calls, tool results."""
     tools: tuple[Mapping[str, Any], ...] = ()
     """Functions that the model may call, as the chat protocol defines them."""
 
     def correct(self, rejected: str, correction: str) -> "Ask":
-        """Return the second attempt: the model sees its reply, without the middle of a very long one, and what was wrong."""
+        """Return the second attempt: the model sees its completion, without the middle if very long, and its fault."""
         half = (MOST_SHOWN - len(_LEFT_OUT)) // 2
         shown = rejected if len(rejected) <= MOST_SHOWN else f"{rejected[:half]}{_LEFT_OUT}{rejected[-half:]}"
         return replace(self, rejected=shown, correction=correction)
 
     def messages(self) -> list[dict[str, Any]]:
-        """Return the chat messages, role and content each: user and assistant in turns, a user's or a tool's last."""
+        """Return the chat messages, each with role and content: user and assistant alternate, a user's or tool's is last."""
         safe = {name: value.replace("</", "< /") for name, value in self.variables.items()}
         filled: list[dict[str, Any]] = [{"role": who, "content": _fill(text, safe)} for who, text in self.prompt.parts]
         if self.correction:
@@ -79,7 +79,7 @@ class Ask:
         return filled + [dict(turn) for turn in self.turns]
 
     def parts(self) -> dict[str, Json]:
-        """Return what a recorded call keeps of this ask, by name; replies to first attempts of old are so served on."""
+        """Return the parts of the recorded call, by name; optional ones are absent if empty, so that old records still match."""
         more: dict[str, Json] = {"rejected": self.rejected} if self.correction else {}
         more |= {"turns": [_shorten_turn(turn) for turn in self.turns]} if self.turns else {}
         more |= {"tools": [dict(tool) for tool in self.tools]} if self.tools else {}
@@ -96,7 +96,7 @@ class Ask:
 
 
 def read_prompt(prompt_id: str, data: bytes) -> Prompt:
-    """Parse a prompt file; PromptError when its head or body is wrong, or an input is unused or undeclared."""
+    """Parse a prompt file; PromptError when its head or body is invalid, or an input is unused or undeclared."""
     match = re.fullmatch(r"\+\+\+\n(.*?)\n\+\+\+\n(.*)", data.decode("utf-8"), re.DOTALL)
     if not match:
         raise PromptError(f"prompts/{prompt_id}.md: expected a TOML head between two +++ lines")
@@ -130,7 +130,7 @@ def read_prompt(prompt_id: str, data: bytes) -> Prompt:
 
 
 def fill_in(prompt: Prompt, samples: int = 1, **variables: str) -> Ask:
-    """Return the prompt filled in; PromptError unless exactly the declared inputs are given."""
+    """Fill in a prompt; PromptError unless exactly the declared inputs are given."""
     if set(variables) != set(prompt.inputs):
         raise PromptError(f"prompt {prompt.id} needs {sorted(prompt.inputs)}, was given {sorted(variables)}")
     return Ask(prompt, variables, samples)
@@ -143,13 +143,13 @@ def _fill(text: str, safe: Mapping[str, str]) -> str:
 
 @lru_cache(maxsize=256)
 def _cut(text: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return what stands before, between and behind the placeholders of a part, and their names."""
+    """Return the texts before, between and after the placeholders of a part, and the placeholders' names."""
     pieces = _PLACEHOLDER.split(text)
     return tuple(pieces[::2]), tuple(pieces[1::2])
 
 
 def _shorten_turn(turn: Mapping[str, Any]) -> dict[str, Json]:
-    """Return a turn as it is recorded: whole it would stand there once more for every turn behind it."""
+    """Return a turn shortened for the record: the calls of all later turns repeat it."""
     text = str(turn["content"])
     cut = {} if len(text) <= _MOST_KEPT else {"content": f"{text[:_MOST_KEPT]} […]", "characters": len(text)}
     return {**turn, **cut}

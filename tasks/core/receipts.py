@@ -1,4 +1,4 @@
-"""Batches and receipts: the only things that travel between a flow and its tasks, and how they are told. Rows never do."""
+"""Batches and receipts, the only data that pass between a flow and its tasks (rows never do), and their text forms."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -15,9 +15,9 @@ SUMMED = (
     "tokens_out",
     "cost_usd",
 )
-"""Counts of a receipt that a stage adds up, beside its rows."""
+"""Counts of a receipt that a stage adds up, in addition to its rows."""
 DRAWING = "draw_pilot"
-"""Stage in which a pilot draws its rows (engine/building.py)."""
+"""Name of the stage in which a pilot draws its rows (engine/building.py)."""
 
 
 class Batch(BaseModel):
@@ -30,19 +30,19 @@ class Batch(BaseModel):
     stage: str
     index: int
     key: str
-    """Digest of the build's lock, the stage and the input rows: the same key gives the same shard."""
+    """Digest of the build's manifest, the stage and the input rows: the same key gives the same shard."""
     files: tuple[str, ...] = ()
-    """Shards of the stage before, in order, that hold the range."""
+    """Shards of the previous stage that hold the range, in order."""
     start: int = 0
     """First row of the range, counted over `files`."""
     stop: int = 0
-    """Row behind the last."""
+    """End of the range, exclusive."""
     unit: str = ""
-    """What to read, for a first stage: a relation's PID."""
+    """Unit to read, for a first stage: a relation's PID."""
 
 
 class Receipt(BaseModel):
-    """What a finished batch leaves in the flow's hands."""
+    """Result of a finished batch, as the flow gets it."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -64,12 +64,12 @@ class Receipt(BaseModel):
     cost_usd: float = 0.0
     seconds: float = 0.0
     drawn: Mapping[str, float] = {}
-    """Of a pilot's drawing: row that goes on → its size, in means of all rows."""
+    """In a pilot's drawing: drawn row → its size, as a multiple of the mean of all rows."""
     unsettled: int = 0
-    """Rows lost to a passing failure of a service; a batch with any is done again by the next run."""
+    """Rows lost to transient failures of a service; the next run repeats a batch with any."""
 
     def found_again(self) -> "Receipt":
-        """Return the receipt of a batch that an earlier run finished: this run sent none of its calls."""
+        """Return the receipt as that of a batch finished by an earlier run, with its sent calls counted as replayed."""
         return self.model_copy(
             update={"calls_sent": 0, "calls_replayed": self.calls_sent + self.calls_replayed, "seconds": 0.0}
         )
@@ -79,9 +79,9 @@ _MOST_UNITS = 3
 
 
 def name_batch(batch: Batch, units: Sequence[str], size: int, rows: int) -> str:
-    """Return a batch in words: its stage, the units of the source that its rows come from, their range.
+    """Format a batch as text: its stage, the source units of its rows, and their range.
 
-    `size`: rows of a full batch, 0 for one that reads a source; `rows`: of all batches.
+    `size`: rows of a full batch, 0 for one that reads a source; `rows`: total over all batches.
     """
     named = ",".join(units[:_MOST_UNITS]) + (f" +{len(units) - _MOST_UNITS}" if len(units) > _MOST_UNITS else "")
     start = batch.index * size
@@ -91,7 +91,7 @@ def name_batch(batch: Batch, units: Sequence[str], size: int, rows: int) -> str:
 
 
 def describe_stage(summary: Mapping[str, Any], reasons: Mapping[str, int]) -> str:
-    """Return what a stage did, in a line; `reasons`: reason → its rejected rows."""
+    """Format the counts of a stage as one line; `reasons`: reason → number of rejected rows."""
     told = [f"{summary['rows_in']:,} rows in, {summary['rows_out']:,} out"]
     left = f"{name_left(summary['stage'])} ({describe_reasons(reasons)})"
     told += [f"{summary['rejects']:,} {left}"] if summary["rejects"] else []
@@ -103,10 +103,11 @@ def describe_stage(summary: Mapping[str, Any], reasons: Mapping[str, int]) -> st
 
 
 def name_left(stage: str) -> str:
-    """Return what the rows are called that a stage does not pass on for a reason: those that a pilot leaves are not lost."""
+    """Return the word for a stage's rejects: "not drawn" in a pilot's drawing, since those rows are not lost, else
+    "rejected"."""
     return "not drawn" if stage == DRAWING else "rejected"
 
 
 def describe_reasons(reasons: Mapping[str, int]) -> str:
-    """Return reasons of rejects with their counts, as given."""
+    """Format reasons of rejects with their counts, in the given order."""
     return ", ".join(f"{reason} {count:,}" for reason, count in reasons.items())

@@ -1,7 +1,7 @@
-"""The relations that questions are made from: their templates, and which entity a question asks about.
+"""Relations of EntityQuestions: question templates, and the entity that a question asks about.
 
-The templates are part of the EntityQuestions format (paper Appendix B, Table 4): `[X]` stands for the subject. P131
-and P276 share one template, so a question alone does not tell the relation; it is given with the row.
+The templates are part of the EntityQuestions format (paper Appendix B, Table 4): `[X]` is the subject. P131 and P276
+share one template, so a question alone does not determine its relation; the row names it.
 """
 
 import csv
@@ -24,13 +24,13 @@ class Relation:
     label: str
     """English label of the property."""
     template: str
-    """Question with `[X]` in the place of the subject."""
+    """Question with `[X]` in place of the subject."""
     is_kept: bool
     """True for the 16 relations that GRANOLA-EQ is built from by default."""
     subject_kinds: frozenset[str]
-    """Kinds of things the question can sensibly be asked about."""
+    """Kinds of entities that the question can be asked about."""
     answer_kinds: frozenset[str]
-    """Kinds of things that can answer it."""
+    """Kinds of entities that can answer the question."""
 
     @cached_property
     def pattern(self) -> re.Pattern[str]:
@@ -40,7 +40,7 @@ class Relation:
 
 
 def read_relations(text: str) -> dict[str, Relation]:
-    """Read the relations file (CSV) as PID → Relation, in file order; SettingsError names the line that is wrong."""
+    """Parse the relations file (CSV) to PID → Relation, in file order; SettingsError names an invalid line."""
     reader = csv.DictReader(io.StringIO(text))
     if reader.fieldnames != _COLUMNS:
         raise SettingsError(f"granola_relations.csv: expected the columns {_COLUMNS}, found {reader.fieldnames}")
@@ -65,14 +65,14 @@ def read_relations(text: str) -> dict[str, Relation]:
 
 
 def cut_entity(question: str, relation: Relation) -> str | None:
-    """Return the name that stands in the template's [X]; None when the question does not fit the template.
+    """Return the subject's name, at `[X]` of the template; None when the question does not match the template.
 
-    Words must match letter for letter; spacing, and a missing or detached question mark, do not matter.
+    Words must match exactly; spacing, and a missing or detached question mark, do not matter.
     """
     match = relation.pattern.fullmatch(question)
     return " ".join(match[1].split()) if match else None
 
 
 def _spaced(part: str) -> str:
-    """Return a template's part as an expression in which any white space stands for a space."""
+    """Return a part of a template as a regular expression in which any white space matches a space."""
     return r"\s+".join(re.escape(word).replace("'", "['’]") for word in re.split(r"\s+", part))

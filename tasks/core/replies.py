@@ -1,15 +1,15 @@
-"""The one reader of what models say: it stands before every parser, so that each of these reads its plain form alone.
+"""Strip wrappers from completions of models: it runs before every parser, so that parsers see the plain form only.
 
-A reply may be dressed: in thoughts, code fences, a line that announces it, remarks behind it, list marks, emphasis,
-full-width punctuation. What is surely none of the answer is taken off (undressing.py) and told; nothing else is mended. A
-reply that still cannot be read is never a value of its own, but Unreadable, of one of four kinds:
+Wrappers of a completion are thoughts, code fences, a line that introduces it, remarks after it, list marks, emphasis,
+full-width punctuation. Parts that are certainly not the answer are removed (undressing.py) and recorded; nothing else is
+repaired. A completion that still cannot be read is Unreadable, of one of four kinds:
 
-| kind | what | asked once more? |
+| kind | meaning | second attempt? |
 |---|---|---|
-| reply_not_in_format | it says something, in another form, or what a check refuses | yes, with the reason |
-| cut_off | the token limit ended it before it was whole | yes, for a shorter one; no where it only thought: thoughts take the same room again, so only a higher limit helps |
-| refused | the model will not, or its server's filter | no: the same words would ask for the same, and pressing is no way to get facts |
-| empty_reply | nothing is said | no: there is nothing to speak of; a call that failed so is made again by the next run |
+| reply_not_in_format | another format, or a check fails | yes, with the reason |
+| cut_off | the token limit ended it before it was complete | yes, for a shorter one; no if it held thoughts only: these would take as many tokens again, so only a higher limit helps |
+| refused | the model or its server's filter refuses | no: the same prompt would be refused again, and pressure yields no facts |
+| empty_reply | no text | no: there is nothing to correct; the next run repeats such a failed call |
 """
 
 import re
@@ -43,7 +43,7 @@ from factmill.tasks.text.undressing import (
 A = TypeVar("A")
 
 UnreadableKind = Literal["reply_not_in_format", "cut_off", "refused", "empty_reply"]
-"""Why a reply cannot be read; the reason of the reject that it becomes."""
+"""Why a completion cannot be read; also the reason of the resulting reject."""
 UNREADABLE_KINDS: frozenset[str] = frozenset(get_args(UnreadableKind))
 
 _DONE = "help|assist|comply|answer|provide|fulfil|fulfill|continue|complete|create|generate|write|produce|discuss|engage|share|respond|participate|take part|support|process|judge|rate|give|do (?:that|this|so|it)|with (?:that|this|your)"
@@ -63,7 +63,7 @@ LABELLED = re.compile(
     r"(?:rewrite|rewording|rewritten|revision|question|version|wording|output|reply|answer)[\"'”*_`]{0,3}\s*[:：][\s*_]*",
     re.IGNORECASE,
 )
-"""What announces a question on its own line: `Question: …`, `Here is the rewritten question: …`."""
+"""Label before a question on its line: `Question: …`, `Here is the rewritten question: …`."""
 _NUMBERED = re.compile(r"[ \t]*[0-9]{1,3}[.)][ \t]+")
 _NUMBER_CELL = re.compile(r"(?:level[ \t]*|pair[ \t]*)?([0-9]{1,3})[.):]{0,2}", re.IGNORECASE)
 _ANNOUNCED = re.compile(
@@ -74,14 +74,14 @@ _ANNOUNCED = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Unreadable:
-    """A reply that cannot be read."""
+    """A completion that cannot be read, with its reason."""
 
     reason: str
     """One clause: what was found, what was expected."""
     kind: UnreadableKind = "reply_not_in_format"
 
     def correction(self) -> str:
-        """Return what is said to the model on the second attempt."""
+        """Format the message to the model for the second attempt."""
         if self.kind == "cut_off":
             return (
                 "Your last reply was cut off before it was complete. "
@@ -95,49 +95,49 @@ class Unreadable:
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """A reply without what was put around it."""
+    """A completion without its wrappers."""
 
     text: str
-    """In the form's plain writing, where its form could be found; else as it was, for the parser to say what is wrong."""
+    """In the plain form if the form was recognised; else unchanged, so that the parser reports the fault."""
     taken_off: frozenset[str] = frozenset()
     """thoughts, fences, lead_in, remark, list_marks, emphasis (quotes too), full_width, label, gloss, next_turn, draft, table,
     json5, citations."""
     is_cut: bool = False
-    """True when the token limit ended it, and nothing shows that it is whole."""
+    """True when the token limit ended it, and nothing shows that it is complete."""
 
 
 @dataclass(frozen=True)
 class Form:
-    """The form in which an answer is asked for: a JSON object, lines that begin alike, or a text of any form."""
+    """Expected format of a completion: a JSON object, lines with heads of one pattern, or free text."""
 
     kind: Literal["object", "lines", "text"] = "text"
     head: str = ""
-    """Lines: pattern of what each begins with, before its point: a number, or a word such as Paragraph."""
+    """Lines: pattern of the head of each, before its point: a number, or a word such as Paragraph."""
     point: str = ":"
-    """Lines: pattern of what parts head and answer."""
+    """Lines: pattern of the separator between head and answer."""
     reach: Literal["line", "block", "rest"] = "line"
-    """Lines: an answer goes to the end of its line, to a blank line, or to the end of the reply."""
+    """Lines: an answer extends to the end of its line, to a blank line, or to the end of the completion."""
     is_numbered: bool = False
-    """Lines: the head is a number, which prose may begin with too, so only what announces the first line goes before it."""
+    """Lines: the head is a number. Prose may begin with one too, so only an introduction may precede the first line."""
     quotes: bool = False
-    """Quotes around the whole of an answer are none of it."""
+    """Quotes around a whole answer are removed."""
     folds: bool = False
-    """Text: it has no words but the form's own, so all full-width marks are made plain."""
+    """Text: it holds only fixed words, so all full-width marks are folded to ASCII."""
     is_open: bool = False
-    """Nothing shows that an answer is whole: one that was cut off is never read (text: unless it ends with a stop)."""
+    """Nothing shows that an answer is complete: a truncated one is never read (text: unless it ends with a stop)."""
     label: re.Pattern[str] | None = None
-    """Text: what may stand before an answer on its line (group `mark`: what it opens). Object: what opens its other form."""
+    """Text: label before an answer on its line (group `mark`: its opening marks). Object: beginning of its other form."""
     gloss: re.Pattern[str] | None = None
-    """Lines: what a model adds to an answer to say what kind of answer it is."""
+    """Lines: comment that a model adds to an answer about the kind of answer."""
     last_counts: bool = False
-    """A judge thinks aloud and its last verdict counts: nothing that may hold a later verdict is passed over, and tags and
-    tables hold a verdict only where they are the whole reply, since it may quote those of the answer that it judges."""
+    """A judge thinks aloud and its last verdict counts: nothing that may hold a later verdict is skipped, and tags and tables
+    hold a verdict only if they are the whole completion, since it may quote those of the judged answer."""
     cites: bool = False
     """Marks in square brackets are a part of the answer."""
 
     @cached_property
     def heads(self) -> re.Pattern[str]:
-        """A line's head with its emphasis."""
+        """Pattern of a line's head with its emphasis."""
         mark = r"(?P<{}>[*_`]{{0,3}})[ \t]*+"
         opened, closed = mark.format("mark"), mark.format("closed")
         return re.compile(
@@ -152,20 +152,20 @@ CITED = Form(cites=True)
 
 @dataclass(frozen=True, slots=True)
 class Heard(Generic[A]):
-    """What the replies to one call came to."""
+    """Result of reading the completions of one call."""
 
     read: A | Unreadable
     taken_off: tuple[str, ...]
     rejected: str
-    """The reply as the model is shown it when it is asked once more, without its thoughts; empty: it is not asked."""
+    """The completion without thoughts, to show to the model in a second attempt; empty: no second attempt."""
 
 
 def hear(
     texts: Sequence[str], finish: Sequence[str], form: Form, read: Callable[[list[str]], A | Unreadable]
 ) -> Heard[A]:
-    """Read the samples of a reply, one text and finish reason each; `read` gets the plain texts of those that say something."""
+    """Read the samples of a completion, one text and finish reason each; `read` gets the stripped texts of readable ones."""
     samples = list(zip(texts, finish, strict=True))
-    # many samples are as short as Yes or No, and alike
+    # many samples are as short as Yes or No, and equal
     as_read = {sample: read_said(*sample, form) for sample in dict.fromkeys(samples)}
     each = [as_read[sample] for sample in samples]
     said = [one for one in each if isinstance(one, Said)]
@@ -183,7 +183,7 @@ def hear(
 
 
 def read_said(text: str, finish: str, form: Form) -> Said | Unreadable:
-    """Return what a reply says, undressed; Unreadable where it refuses, says nothing, or is surely not whole."""
+    """Strip the wrappers of a completion; Unreadable where it refuses, is empty, or is certainly incomplete."""
     spoken = drop_thoughts(text)
     by_question = form.label is not LABELLED and form.head != "Question"
     own = final = spoken
@@ -205,7 +205,7 @@ def read_said(text: str, finish: str, form: Form) -> Said | Unreadable:
     if _REFUSAL.match(plain) and (found is None or (form.kind == "text" and "\n" not in plain.strip())):
         return Unreadable(f"the model refuses: {_shorten(plain)}", "refused")
     said = found or _find_text(plain, form)
-    # a whole object shows its end, and so do lines that a remark follows
+    # an object shows that it is complete, and so do lines followed by a remark
     is_whole = not is_cut or (found is not None and (form.kind == "object" or said.taken_off >= {"remark"}))
     if not is_whole and form.is_open and not (form.kind == "text" and said.text.endswith((".", "?", "!"))):
         return Unreadable("the token limit ended the reply before it was whole", "cut_off")
@@ -225,7 +225,7 @@ def _find_text(text: str, form: Form) -> Said:
         bare = drop_list_mark(line).strip()
         taken_off |= {"list_marks"} if bare != line.strip() else set()
         if form.kind == "text" and form.label and (label := form.label.match(bare)):
-            # what was opened before the label closes behind the line
+            # marks opened before the label close at the end of the line
             bare = bare[label.end() :].removesuffix(label["mark"] or " ").strip()
             taken_off.add("label")
         cited = bare if form.cites else drop_citations(bare)
@@ -238,9 +238,9 @@ def _find_text(text: str, form: Form) -> Said:
 
 
 def _find_lines(text: str, form: Form) -> Said | Unreadable | None:
-    """Return the lines of the form, each with its head plain, and what stands between them; None where there is none.
+    """Return the lines of the form with plain heads, and the text between them; None where there is none.
 
-    Unreadable where a judge's last line is taken back.
+    Unreadable where a judge retracts its last line.
     """
     lines = text.splitlines()
     taken_off: set[str] = set()
@@ -273,15 +273,15 @@ def _find_lines(text: str, form: Form) -> Said | Unreadable | None:
 
 
 def _write_out_tables(lines: list[str], form: Form) -> bool:
-    """Write rows of tables as lines of the form, in place; True where there are such rows.
+    """Rewrite table rows as lines of the form, in place; True if there were any.
 
-    Rows of two cells, number and answer or head and answer; one column of answers under a header that is the form's head.
-    Tables of another shape stay as they are.
+    Accepts rows of two cells (number and answer, or head and answer), and one column of answers under a header that is the
+    form's head. Other tables stay unchanged.
     """
     rows = read_table(lines)
     if not rows or max(len(cells) for _, cells in rows) > 2:
         return False
-    # a judge may quote a table of the answer that it judges, so its own stands alone
+    # a judge may quote a table of the judged answer, so its own must be the whole completion
     if form.last_counts and len(rows) < sum(bool(line.strip()) for line in lines):
         return False
     written: dict[int, str] = {}
@@ -298,7 +298,7 @@ def _write_out_tables(lines: list[str], form: Form) -> bool:
             written[number] = f"{header[-1]}: {last}"
         else:
             written[number] = ""
-    # a row that is none of the form is a header, which stands at the top
+    # a row that does not match the form is a header, allowed at the top only
     numbers = [number for number, _ in rows]
     filled = [number for number in numbers if written[number]]
     if not filled or any(not written[number] for number in numbers[numbers.index(filled[0]) :]):
@@ -313,7 +313,7 @@ def _bare_cell(cell: str) -> str:
 
 
 def _find_field(text: str, form: Form) -> Said | None:
-    """Return the line that a reply spells as the one JSON object that it consists of: `{"verdict": 1}`; None for none."""
+    """Return the line of a completion that is one JSON object with one matching field, `{"verdict": 1}`; else None."""
     found = None if form.is_numbered or not text.strip().startswith("{") else find_object(text)
     if found is None or not found[1] <= {"full_width", "json5"}:
         return None
@@ -332,14 +332,14 @@ def _find_field(text: str, form: Form) -> Said | None:
 
 
 def _format_field(value: object) -> str | None:
-    """Return a value of a JSON field as text; None for what is neither a text nor a number."""
+    """Format a JSON field's value as text; None if it is neither text nor a number."""
     if isinstance(value, float) and value.is_integer():
         return str(int(value))
     return str(value) if isinstance(value, str | float) else None
 
 
 def _find_end(lines: Sequence[str], last: int, answer: str, form: Form) -> int:
-    """Return the line behind an answer that begins on line `last`, as far as the form tells where it ends."""
+    """Return the index after the last line of an answer that begins on line `last`, by the form's `reach`."""
     end = last + 1
     if form.reach == "block":
         while not answer and end < len(lines) and not lines[end].strip():
@@ -356,7 +356,7 @@ def _find_end(lines: Sequence[str], last: int, answer: str, form: Form) -> int:
 
 
 def _read_head(line: str, form: Form, taken_off: set[str]) -> tuple[str, str] | None:
-    """Return the plain head of a line and what stands behind it; None for a line that is none of the form."""
+    """Return the plain head of a line and the text after it; None for a line that does not match the form."""
     bare = drop_list_mark(line)
     numbered = None if form.is_numbered else _NUMBERED.match(bare)
     announced = _ANNOUNCED.match(bare)
@@ -370,7 +370,7 @@ def _read_head(line: str, form: Form, taken_off: set[str]) -> tuple[str, str] | 
         return None
     mark, closed, answer = found["mark"], found["closed"], _drop_gloss(shown[found.end() :].rstrip(), form, taken_off)
     if mark and not closed:
-        # emphasis holds the head alone (**1::** Paris) or all of the line (**1:: Paris**)
+        # emphasis encloses the head only (**1::** Paris) or the whole line (**1:: Paris**)
         if answer.startswith(mark):
             answer = answer.removeprefix(mark).lstrip()
         elif answer.endswith(mark) and answer.count(mark) == 1:
@@ -385,7 +385,7 @@ def _read_head(line: str, form: Form, taken_off: set[str]) -> tuple[str, str] | 
 
 
 def _bare(answer: str, form: Form, taken_off: set[str]) -> str:
-    """Return what stands behind a head without the emphasis around it and the gloss behind it."""
+    """Return the text after a head without its citations, emphasis and gloss."""
     cited = answer.strip() if form.cites else drop_citations(answer.strip())
     taken_off |= {"citations"} if cited != answer.strip() else set()
     answer = cited

@@ -1,19 +1,19 @@
-"""The review queue: what a check flagged, what somebody decided, what becomes of the row; and the queue as CSV.
+"""The review queue: flagged rows, decisions about them, the effect of decisions on rows, and the queue as CSV.
 
-A step flags a row by an item: the flag, why, the context that a reviewer needs, and perhaps an edit that would mend it.
-The item's id digests all of that, so a decision holds as long as what was decided on stays the same. Decisions come
-from an imported queue or from the policy: `auto` does to each flag what its rule says, `manual` leaves the item open,
-and a row with an open item stays out. `review_tables` writes and reads the queue as CSV.
+A step flags a row by an item: the flag, the reason, the context that a reviewer needs, and possibly an edit that would
+repair the row. The item's id is a digest of all that, so a decision is valid as long as its basis is unchanged. Decisions
+come from an imported queue or from the policy: `auto` applies the rule of each flag, `manual` leaves the item open, and a
+row with an open item is left out.
 
-Fields with edits hold one `name: text` a line; a text of several lines goes on with lines that begin with two spaces:
+Fields with edits hold one `name: text` per line; a text continues on lines that begin with two spaces:
 
     ShortQ1: Who built the bridge of Avignon?
     ShortA1: Bénézet
 
-A spreadsheet takes a cell that begins with = + - @, a tab or a carriage return for a formula, and texts here come from
-models and web pages. Such a cell gets an apostrophe in front when it is written, and loses it when it is read; so does
-one that has apostrophes before such a character already, whereby every text comes back as it was. Cells that a reviewer
-typed without the apostrophe are read as they are. A reader has to open the file as UTF-8; a byte order mark is taken.
+A spreadsheet treats a cell that begins with = + - @, a tab or a carriage return as a formula, and texts here come from
+models and web pages. Such a cell gets a leading apostrophe when written, and loses it when read; so does a cell that has
+apostrophes before such a character already, so every text survives unchanged. Cells that a reviewer typed without the
+apostrophe are read as they are. Open the file as UTF-8; a byte order mark is accepted.
 """
 
 import csv
@@ -32,20 +32,20 @@ from factmill.tasks.errors import SourceError, UsageError
 
 R = TypeVar("R", bound=Row)
 Decision = Literal["keep", "drop", "edit", "open"]
-"""keep: the row stays as it is; drop: it goes; edit: texts are replaced; open: not decided."""
+"""keep: the row stays unchanged; drop: it is rejected; edit: texts are replaced; open: undecided."""
 Policy = Literal["auto", "manual", "ask"]
-"""What becomes of flagged rows: `auto` does what each flag's rule says, `manual` leaves them out until they are reviewed,
-and so does `ask`, which then waits in the Prefect UI for decisions."""
+"""Treatment of flagged rows: `auto` applies each flag's rule; `manual` leaves them out until they are reviewed; `ask` does
+the same, and then waits in the Prefect UI for decisions."""
 AutoRules = Mapping[str, Decision]
-"""What the policy `auto` does to each flag; `edit` takes the proposed edit, and drops the row where there is none; `open`
-leaves it to reviewers."""
+"""Flag → decision of the policy `auto`; `edit` applies the proposed edit, and drops the row where there is none; `open`
+leaves the item to reviewers."""
 Column = str | tuple[str, int]
-"""Where a text stands in a row: a column, or a column that is a list with the place in it, from 0."""
+"""Location of a text in a row: a column, or a list column with the index in it, from 0."""
 Editable = Mapping[str, Column]
-"""Name of a text in the queue → where it stands in the row."""
+"""Name of a text in the queue → its location in the row."""
 
 POLICY = "policy auto"
-"""Reviewer of items that the policy decided."""
+"""Reviewer's name in items decided by the policy."""
 
 
 class Edit(StrictModel):
@@ -60,46 +60,46 @@ class ReviewItem(StrictModel):
     """One flag of one row and the decision about it; `flag_row` makes one."""
 
     id: str = Field(min_length=1)
-    """Digest of what the decision rests on (`flag_row`)."""
+    """Digest of the basis of the decision (`flag_row`)."""
     benchmark: str
     """The benchmark of the row."""
     row_id: str = Field(min_length=1)
-    """Id of the row that is flagged."""
+    """Id of the flagged row."""
     flag: str = Field(min_length=1)
     """Short snake_case code."""
     detail: str
-    """One sentence: what is wrong."""
+    """One sentence about the problem."""
     context: str
-    """What a reviewer needs to see of the row and its source."""
+    """Parts of the row and its source that a reviewer needs."""
     proposed: list[Edit]
-    """The edit that would mend the row; empty where the check proposes none."""
+    """The edit that would repair the row; empty where the check proposes none."""
     decision: Decision = "open"
-    """open until someone decided."""
+    """open until decided."""
     edited: list[Edit] = Field(default_factory=list)
     """The new texts, where the decision is `edit`."""
     reviewer: str = ""
     """Who decided."""
     note: str = ""
-    """In the reviewer's words."""
+    """Comment of the reviewer."""
     file: str = ""
-    """File that the decision was read from; empty where it was not."""
+    """File that the decision was read from; empty if from none."""
     line: int = 0
-    """Line of that file on which the item begins."""
+    """Line of that file at which the item begins."""
 
 
 class Reviewing(StrictModel):
-    """What a build goes by where rows are flagged: its policy, and what reviewers decided before it."""
+    """Basis of a build's decisions about flagged rows: its policy, and earlier decisions of reviewers."""
 
     policy: Literal["auto", "manual"]
     """`ask` is `manual` with a pause after it."""
     decisions: tuple[ReviewItem, ...] = ()
-    """By id, without the files that they were read from."""
+    """Sorted by id, without the files that they were read from."""
 
 
 def flag_row(
     benchmark: str, row_id: str, flag: str, detail: str, context: str, proposed: Sequence[Edit] = ()
 ) -> ReviewItem:
-    """Return an open item; its id stays the same as long as everything that is given here does."""
+    """Return an open review item; its id depends on all arguments."""
     parts = [benchmark, row_id, flag, detail, context, [[edit.field, edit.text] for edit in proposed]]
     return ReviewItem(
         id=digest_json(parts)[:16],
@@ -115,10 +115,10 @@ def flag_row(
 def decide_items(
     items: Sequence[ReviewItem], decided: Iterable[ReviewItem], rules: AutoRules | None
 ) -> list[ReviewItem]:
-    """Return the flagged items with their decisions: the reviewers', and for the rest what the policy says.
+    """Return the flagged items with their decisions: the reviewers', and for the rest the policy's.
 
-    `rules` are those of the policy `auto`; None is the policy `manual`. SourceError names file and line of a decision
-    about an item that is not in the queue; UsageError a flag that `rules` lack.
+    `rules`: those of the policy `auto`; None for the policy `manual`. SourceError names file and line of a decision
+    about an item that is not in the queue; UsageError names a flag without a rule.
     """
     queue = {item.id: item for item in items}
     found: dict[str, ReviewItem] = {}
@@ -135,7 +135,7 @@ def decide_items(
 
 
 def decide_by_rule(item: ReviewItem, rules: AutoRules) -> ReviewItem:
-    """Return an item with the decision of the policy `auto`; UsageError when no rule is about its flag."""
+    """Return an item with the decision of the policy `auto`; UsageError when its flag has no rule."""
     if item.flag not in rules:
         raise UsageError(f"no rule for the flag {item.flag!r} of {item.benchmark}; there are rules for {sorted(rules)}")
     decision = rules[item.flag]
@@ -148,10 +148,11 @@ def decide_by_rule(item: ReviewItem, rules: AutoRules) -> ReviewItem:
 
 
 def apply_decisions(rows: Sequence[R], items: Iterable[ReviewItem], editable: Editable) -> list[Outcome]:
-    """Return what becomes of each row, in order: the row, edited where that was decided, or a Reject.
+    """Return the outcome of each row, in order: the row, edited if so decided, or a Reject.
 
-    A row goes when any of its items says `drop` (reason `dropped_in_review`, which names all of its flags) or is open (`not_reviewed`); rows without items stay. SourceError names file and line of a decision that is about no given row, names a text that is not
-    editable, or gives a text another content than another decision does.
+    A row is rejected when any of its items is `drop` (reason `dropped_in_review`, which names all its flags) or open
+    (`not_reviewed`); rows without items stay. SourceError names file and line of a decision that concerns no given row,
+    edits a text that is not editable, or contradicts another decision about a text.
     """
     known = {row.id for row in rows}
     by_row: dict[str, list[ReviewItem]] = defaultdict(list)
@@ -164,7 +165,7 @@ def apply_decisions(rows: Sequence[R], items: Iterable[ReviewItem], editable: Ed
 
 
 def format_place(item: ReviewItem) -> str:
-    """Return where a decision stands, for messages: "queue.csv, line 3", or the item where it is from no file."""
+    """Format the place of a decision for messages: "queue.csv, line 3", or the item if it is from no file."""
     return f"{item.file}, line {item.line}" if item.file else f"review item {item.id}"
 
 
@@ -220,7 +221,7 @@ COLUMNS = (
     "reviewer",
     "note",
 )
-"""Columns of the file; `decision`, `edited`, `reviewer` and `note` are the reviewer's to fill in."""
+"""Columns of the file; the reviewer fills in `decision`, `edited`, `reviewer` and `note`."""
 
 _FORMULA = re.compile(r"'*[=+\-@\t\r]")
 _GUARDED = re.compile(r"'+[=+\-@\t\r]")
@@ -229,7 +230,7 @@ _LONGEST_CELL = 2**31 - 1
 
 
 def write_queue(items: Sequence[ReviewItem], canary: str = "") -> str:
-    """Return the queue as CSV text with a head line, items in the order given; with a canary in a column of its own."""
+    """Format the queue as CSV text with a header, items in the given order; a canary gets its own column."""
     texts = ({"proposed": _write_edits(item.proposed), "edited": _write_edits(item.edited)} for item in items)
     more = {CANARY: canary} if canary else {}
     lines = (item.model_dump(include=set(COLUMNS)) | edits | more for item, edits in zip(items, texts, strict=True))
@@ -237,10 +238,10 @@ def write_queue(items: Sequence[ReviewItem], canary: str = "") -> str:
 
 
 def read_queue(text: str, file: str) -> list[ReviewItem]:
-    """Read a queue that `write_queue` wrote and a reviewer filled in; columns may stand in any order.
+    """Parse a queue that `write_queue` wrote and a reviewer filled in; columns may be in any order.
 
-    An empty decision is `open`. SourceError names the file and the line that cannot be read and says why: columns that
-    lack or are too many, the same item twice, an unknown decision, an `edit` without new texts or texts without `edit`.
+    An empty decision is `open`. SourceError names file, line and reason: missing or extra columns, the same item twice, an
+    unknown decision, an `edit` without new texts or texts without `edit`.
     """
     items: dict[str, ReviewItem] = {}
     for line, cells in read_table(text, COLUMNS, file, beside=(CANARY,)):
@@ -252,7 +253,7 @@ def read_queue(text: str, file: str) -> list[ReviewItem]:
 
 
 def write_table(columns: Sequence[str], lines: Iterable[Mapping[str, str]]) -> str:
-    """Return lines of cells by column as CSV text with a head line, guarded against being taken for formulas."""
+    """Format lines of cells by column as CSV text with a header; cells that look like formulas are escaped."""
     file = io.StringIO(newline="")
     writer = csv.writer(file, lineterminator="\r\n", quoting=csv.QUOTE_ALL)
     writer.writerow(columns)
@@ -263,9 +264,9 @@ def write_table(columns: Sequence[str], lines: Iterable[Mapping[str, str]]) -> s
 def read_table(
     text: str, columns: Sequence[str], file: str, beside: Sequence[str] = ()
 ) -> Iterator[tuple[int, dict[str, str]]]:
-    """Yield the number of the line on which each record of a CSV begins, and its cells by column, in whatever order.
+    """Yield for each record of a CSV the number of its first line and its cells by column; columns may be in any order.
 
-    `beside`: columns that may be there too. SourceError for other columns and for what is no CSV.
+    `beside`: optional columns, which are skipped. SourceError for other columns and for invalid CSV.
     """
     csv.field_size_limit(_LONGEST_CELL)
     reader = csv.reader(io.StringIO(text.removeprefix("\ufeff"), newline=""), strict=True)
@@ -290,10 +291,10 @@ def read_table(
 
 
 def read_loose_table(text: str, file: str) -> tuple[list[str], list[tuple[int, list[str]]]]:
-    """Return the head of a table that people handled, in small letters, and its rows, each with its number.
+    """Parse a CSV table saved by a spreadsheet: return its header in lower case, and its rows, each with its number.
 
-    Cells are parted by commas, semicolons or tabs, whichever the head has most of; a line `sep=;` before it is passed
-    over. Numbers are a spreadsheet's, in which the head has 1. SourceError for what is no CSV, or is empty.
+    The delimiter is the comma, semicolon or tab that is most frequent in the header; a line `sep=;` before it is skipped.
+    Rows are numbered as in a spreadsheet, where the header is row 1. SourceError for invalid CSV, or an empty file.
     """
     csv.field_size_limit(_LONGEST_CELL)
     plain = text.removeprefix("\ufeff")
@@ -344,7 +345,7 @@ def _write_edits(edits: Iterable[Edit]) -> str:
 
 
 def _read_edits(cell: str, column: str, file: str, line: int) -> Iterator[Edit]:
-    """Yield the edits of a cell; what a spreadsheet or hand leaves of blank lines behind them does not matter."""
+    """Yield the edits of a cell, ignoring blank lines."""
     if not cell.strip():
         return
     parts: list[list[str]] = []

@@ -1,7 +1,7 @@
-"""Typed rows, and what can become of one in a stage: a row, a Reject with a reason, or Merged into another.
+"""Typed rows, and the outcomes of a row in a stage: a row, a Reject with a reason, or Merged into another row.
 
 Columns are declared once, as attributes with docstrings; the Arrow schema of shards and the warehouse's tables with
-their comments are made of them.
+their comments derive from them.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from pydantic import BaseModel, ConfigDict
 R = TypeVar("R", bound="Row")
 M = TypeVar("M", bound=BaseModel)
 MOST = 1_000_000_000
-"""The largest number that an option, a parameter or a setting takes where it needs no smaller bound; it fits 32 bits, as rows count."""
+"""Upper bound of options, parameters and settings that need no smaller one; it fits into 32 bits, like row counts."""
 OWN_WORLD, OWN_LICENCE = "factmill's embedded world", "Apache-2.0"
-"""Source of rows and pages that were written for it, and their licence (SPDX id)."""
+"""Source of rows and pages written for the embedded world, and their licence (SPDX id)."""
 NONE_STATED = "none stated"
-"""Licence of rows of which nothing says what licence they have."""
+"""Licence of rows whose source states none."""
 _JSON = "json"
 JsonText = Annotated[str, _JSON]
-"""A column of JSON text: exports to JSON write out what it says, and the warehouse types it JSON."""
+"""A column of JSON text: exports to JSON write it as JSON, and its type in the warehouse is JSON."""
 LONGEST_S = 86_400.0
-"""Seconds that a setting may have anything wait, at most: a day."""
+"""Maximum of settings that are waiting times, in seconds: a day."""
 
 
 class StrictModel(BaseModel):
-    """A frozen record that refuses what it does not know; its attributes' docstrings are their descriptions."""
+    """A frozen record that refuses unknown fields; docstrings of its attributes are their descriptions."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
@@ -45,43 +45,43 @@ class Row(StrictModel):
     """Stable id, unique among these rows."""
 
     def extend(self, model: type[R], /, **more: Any) -> R:
-        """Return this row as the next stage's model, with exactly the columns that stage adds.
+        """Return this row as the next stage's model, with exactly the columns that this stage adds.
 
-        TypeError for a column that this row has already; ValidationError names those that are missing, unknown to the
+        TypeError for a column that this row has already; ValidationError names columns that are missing, unknown to the
         model, or of another type.
         """
         return model.model_validate(dict(**self.__dict__, **more))
 
     def narrow(self, model: type[R], /, **more: Any) -> R:
-        """Return the columns of this row that the model has, as that model; `more` adds others and replaces some.
+        """Return this row as a model with fewer columns; `more` adds or replaces columns.
 
-        ValidationError names those that are then missing, unknown to the model, or of another type.
+        ValidationError names columns that are missing, unknown to the model, or of another type.
         """
         fields = model.model_fields
         kept = {name: value for name, value in self.__dict__.items() if name in fields}
         return model.model_validate(kept | more)
 
     def replace(self, **changed: Any) -> Self:
-        """Return a copy with some columns changed; ValidationError for one that there is not, or of another type."""
+        """Return a copy with some columns changed; ValidationError for an unknown column or another type."""
         return self.model_validate(self.__dict__ | changed)
 
 
 @dataclass(frozen=True, slots=True)
 class Reject:
-    """A row that goes no further, and why."""
+    """A row dropped from the build, with its reason."""
 
     row_id: str
     reason: str
     """Short snake_case code, counted in the funnel."""
     detail: str = ""
-    """One sentence with the particulars: what was found, what was expected."""
+    """One sentence with details: what was found, what was expected."""
     retryable: bool = False
-    """True when the cause was passing (a service was down): the next run of the same build tries again."""
+    """True when the cause was transient (a service was down): the next run of the same build tries again."""
 
 
 @dataclass(frozen=True, slots=True)
 class Merged:
-    """A row that says the same as another and is united with it."""
+    """A duplicate row, merged into another."""
 
     row_id: str
     into: str
@@ -91,7 +91,7 @@ Outcome = Row | Reject | Merged
 
 
 def arrow_schema(model: type[BaseModel]) -> pa.Schema:
-    """Return the Arrow schema of a row model: one field per attribute, in order, null allowed where None is."""
+    """Return the Arrow schema of a row model: one field per attribute, in order, nullable where None is allowed."""
     return pa.schema([_arrow_field(name, info.annotation) for name, info in model.model_fields.items()])
 
 
@@ -106,7 +106,7 @@ def arrow_table(model: type[BaseModel], rows: Iterable[BaseModel]) -> pa.Table:
 
 
 def rows_from_arrow(model: type[M], table: pa.Table) -> list[M]:
-    """Return an Arrow table's rows, validated as the model."""
+    """Return the rows of an Arrow table, validated as the model."""
     return [model.model_validate(record) for record in table.to_pylist()]
 
 
@@ -183,25 +183,25 @@ def _no_unit(_row: Mapping[str, Any]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Matching:
-    """What a benchmark says of its rows to those who compare two builds of it.
+    """How to match the rows of two builds of a benchmark for comparison.
 
-    A row's id may digest what it says (then a changed question has another id) or count its place in a file (then a row put
-    in before it moves it). So rows are matched by one group of columns after another: the first by which a row of either
-    build, left over until then, has one partner alone.
+    A row's id may be a digest of its content (then a changed question has another id) or its position in a file (then a row
+    inserted before it shifts it). So rows are matched by one group of columns after another: unmatched rows of the two
+    builds become a pair by the first group in which each is the only partner of the other.
     """
 
     keys: tuple[tuple[str, ...], ...] = (("id",),)
-    """Groups of columns of the main table, the surest first; those behind the first that holds more than the id are its
+    """Groups of columns of the main table, the most reliable first; the groups after the first with more than the id are its
     natural keys."""
     given: tuple[str, ...] = ()
-    """Columns that hold what the source says, as it says it."""
+    """Columns copied unchanged from the source."""
     marks: tuple[str, ...] = ()
-    """Columns that say by which call or from which place a row was made: rows that differ in these alone are the same."""
+    """Columns with a row's provenance (its call or place): rows that differ only in these are the same."""
     whole: tuple[str, ...] = ()
-    """Published tables with more columns of the main table's rows, under the same ids."""
+    """Published tables with further columns of the main table's rows, under the same ids."""
     together: tuple[str, ...] = ()
-    """Stages in which what becomes of a row depends on the other rows too."""
+    """Stages in which the outcome of a row depends on other rows too."""
     read_ids: Callable[[Mapping[str, Any]], tuple[str, ...]] = _no_ids
-    """A row → ids under which it was read, beside those of its benchmark's `trace`."""
+    """A row → ids under which it was read, in addition to those of its benchmark's `trace`."""
     unit: Callable[[Mapping[str, Any]], str] = _no_unit
-    """A row → what it was drawn from, under which the calls of drawing are filed: a relation, a kind of sets."""
+    """A row → unit that it was drawn from (a relation, a kind of sets), under which the calls of drawing are recorded."""

@@ -1,9 +1,9 @@
-"""Services and models as a world's file describes them: addresses and whose hosts they are, limits, prices, what a request holds.
+"""Settings of services and models in a world's file: addresses, limits, prices, contents of requests; checks of hosts.
 
-Keys and tokens are named by environment variable only, so none can be stored, logged or keyed.
+Keys and tokens are named by environment variable only, so they cannot be stored, logged or digested.
 
-Addresses stand in messages, logs and recorded calls, so none may hold a password, and what is refused is not repeated
-where it may hold one.
+Addresses appear in messages, logs and recorded calls, so none may hold a password, and error messages do not quote parts
+that may hold one.
 """
 
 import json
@@ -21,18 +21,18 @@ from factmill.tasks.text.ages import PATTERN, check_age
 from factmill.tasks.text.whole import suggest_name
 
 _SECRET = re.compile(r"\A.*@|[?#].*", re.DOTALL)
-"""What of an address may hold a password or a token."""
+"""Parts of an address that may hold a password or a token."""
 _WIKIMEDIA = (
     *(".wikipedia.org", ".wikimedia.org", ".wikidata.org", ".mediawiki.org", ".wikifunctions.org", ".wiktionary.org"),
     *(".wikibooks.org", ".wikinews.org", ".wikiquote.org", ".wikisource.org", ".wikiversity.org", ".wikivoyage.org"),
 )
 _QUERY_SERVICE = ("query.wikidata.org", "query-main.wikidata.org", "query-scholarly.wikidata.org")
 _LONGEST = 2000
-"""Characters of an address, at most."""
+"""Maximum number of characters of an address."""
 
 
 def check_service(url: str) -> None:
-    """Raise ValueError, which repeats nothing of it, for what can be no service's address in a world's file."""
+    """Raise ValueError, which does not quote the URL, for an invalid service address in a world's file."""
     if len(url) > _LONGEST or not url.isprintable() or " " in url:
         raise ValueError(
             f"holds spaces or control characters, or has more than {_LONGEST:,} characters; expected an address that begins "
@@ -56,7 +56,7 @@ def check_service(url: str) -> None:
 
 
 def check_scheduler(address: str) -> None:
-    """Raise ValueError for what can be no address of a Dask scheduler."""
+    """Raise ValueError for an invalid address of a Dask scheduler."""
     try:
         parts = urlsplit(address)
         fits = parts.scheme in ("tcp", "tls") and bool(parts.hostname) and bool(parts.port) and address.isprintable()
@@ -77,7 +77,7 @@ def is_this_machine(url: str) -> bool:
 
 
 def is_wikimedia_api(url: str) -> bool:
-    """True when the host of a URL is one whose API requests Wikimedia counts together: all but the Query Service."""
+    """True when the host of a URL counts towards Wikimedia's common rate limit: all its hosts but the Query Service."""
     return f".{_find_host(url)}".endswith(_WIKIMEDIA) and not is_query_service(url)
 
 
@@ -95,17 +95,17 @@ CHAT_KINDS = ("openai", "anthropic")
 """Kinds of chat models behind a server."""
 ANTHROPIC_URL = "https://api.anthropic.com"
 PROFILE = {"token_limit", "thinking_tokens", "temperature", "seed", "system", "reasoning_effort", "extra_body"}
-"""Settings of a chat model that change what is sent to it."""
+"""Settings of a chat model that change its requests."""
 OURS = {"model", "messages", "stream", "n", "max_tokens", "max_completion_tokens", "temperature", "seed"} | {
     "response_format",
     "reasoning_effort",
 }
-"""What a chat request holds anyhow."""
+"""Fields that factmill itself sets in a chat request."""
 CONNECTION = {"headers", "query", "key_header", "key_command", "stream"}
-"""Settings of a model that say how its server is reached, and nothing of what the model answers. They are in no key of a
-recorded call and in no digest of a world: a build stays the same build when a gateway, a tenant or an API version changes."""
+"""Settings of the connection to a model's server, which do not change its completions. They are in no key of a recorded
+call and in no digest of a world: a build stays the same when a gateway, a tenant or an API version changes."""
 PRICES = ("usd_per_million_in", "usd_per_million_out")
-"""Settings of a model without which nobody can say what it costs."""
+"""Settings of a model that determine its cost."""
 _VARIABLE = re.compile(r"[A-Z_][A-Z0-9_]{0,63}")
 _HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,100}")
 _OWN_HEADERS = {"connection", "content-encoding", "content-length", "content-type", "host", "transfer-encoding"}
@@ -117,9 +117,9 @@ _SECRET_NAME = re.compile(
 """Names of headers and query parameters whose values are secrets."""
 EMBEDDED = "embedded"
 SCRIPTED = "scripted replies"
-"""Name of what answers from files in place of a model, in rows and reports."""
+"""Name, in rows and reports, of the file-based replacement for a model."""
 _LONGEST_HEADER = 8000
-"""Characters of a header: common servers take no more."""
+"""Maximum number of characters of a header that common servers accept."""
 
 
 def _check_address(url: str) -> str:
@@ -146,7 +146,7 @@ def _check_variable(name: str) -> str:
 FILES = "files"
 """The operation that downloads files of batch jobs."""
 _MAX_BYTES, _MAX_FILE_BYTES = 32_000_000, 2_000_000_000
-"""The HTML of the longest articles has some ten million; a batch job has 50,000 answers."""
+"""Default limits. The HTML of the longest articles has about ten million bytes; a batch job has 50,000 responses."""
 Variable = Annotated[str, AfterValidator(_check_variable)]
 
 
@@ -195,7 +195,7 @@ class Limits(StrictModel):
         return table
 
     def find_max_bytes(self, operation: str) -> int:
-        """Return how many bytes a reply to an operation may have."""
+        """Return the maximum size of a response to an operation, in bytes."""
         default = _MAX_FILE_BYTES if operation == FILES else self.max_bytes.get("all", _MAX_BYTES)
         return self.max_bytes.get(operation, default)
 
@@ -407,22 +407,22 @@ class Model(StrictModel):
 
     @property
     def has_price(self) -> bool:
-        """True when its settings tell a price of its tokens, be it 0.0."""
+        """True when its settings give a price of its tokens, even 0.0."""
         return bool(self.model_fields_set & set(PRICES))
 
     def connection(self) -> dict[str, Any]:
-        """Return the settings that say how the server is reached, where they are not the default, JSON-able."""
+        """Return the connection settings that differ from the default, JSON-able."""
         return self.model_dump(mode="json", include=CONNECTION, exclude_defaults=True)
 
     def profile(self) -> dict[str, Any]:
-        """Return what of this model's settings changes requests, where it is not the default; recorded calls are keyed
-        by it. `json_schema` and `choices` are no part of it: replies are checked alike with and without them."""
+        """Return the settings that change requests and differ from the default; keys of recorded calls contain them.
+        `json_schema` and `choices` are excluded: completions are checked in the same way with and without them."""
         profile = self.model_dump(mode="json", include=PROFILE, exclude_defaults=True)
         return {**profile, "kind": self.kind} if self.kind == "anthropic" else profile
 
 
 def check_header_text(text: str, name: str = "") -> str:
-    """Return a text; ValueError, which begins with `name`, when no header can carry it."""
+    """Return a text unchanged; ValueError, which begins with `name`, when it is not allowed in a header."""
     if not (text.isascii() and text.isprintable() and len(text) <= _LONGEST_HEADER):
         raise ValueError(
             f"{name}holds characters that no header can carry, or more than {_LONGEST_HEADER:,}; expected printable ASCII"

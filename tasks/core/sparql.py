@@ -1,9 +1,9 @@
-"""SPARQL terms made from checked values, and the solutions of a query as endpoints send them (SPARQL 1.1 Query Results JSON Format, section 3).
+"""Make SPARQL terms from checked values, fill them into queries, and parse the solutions that endpoints send (SPARQL 1.1
+Query Results JSON Format, section 3).
 
-A query is a file that runs as it stands; the only thing a program changes in it is what stands between the braces of a
-VALUES block (of one variable or of several), or the number of a LIMIT. What goes in is made of terms from this module,
-each of them a checked id, a number or an escaped literal, so that no name (with quotes, braces, backslashes, line
-breaks) can become query text.
+A query is a file that runs unchanged; a program replaces only the contents of a VALUES block (of one variable or of
+several), or the number of a LIMIT. All inserted text consists of terms of this module, each a checked id, a number or an
+escaped literal, so that no name (with quotes, braces, backslashes, line breaks) can become query text.
 Escapes and literals: SPARQL 1.1 Query Language, sections 19.2, 19.7 and 19.8.
 """
 
@@ -17,7 +17,7 @@ from factmill.tasks.text.ids import id_number, is_pid, is_qid
 from factmill.tasks.text.values.literals import canonical_number
 
 Term = NewType("Term", str)
-"""One RDF term, ready to stand in a VALUES block."""
+"""One RDF term, ready for a VALUES block."""
 
 _IRI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[^<>\"{}|^`\\\x00-\x20]*")
 _LANGUAGE = re.compile(r"[A-Za-z]{1,8}(-[A-Za-z0-9]{1,8})*")
@@ -36,28 +36,28 @@ _TOKEN = re.compile(
 
 
 def item_term(qid: str) -> Term:
-    """Return the term of an item, `wd:Q64`; ValueError when the id is none."""
+    """Return the term of an item, `wd:Q64`; ValueError for an invalid QID."""
     if not is_qid(qid):
         raise ValueError(f"{qid!r} is not the id of an item; expected Q and a number, like Q64")
     return Term(f"wd:{qid}")
 
 
 def entity_term(entity_id: str) -> Term:
-    """Return the term of an item or property as a thing, `wd:Q64`, `wd:P19`; ValueError when the id is neither's."""
+    """Return the term of an item or property as an entity, `wd:Q64`, `wd:P19`; ValueError for an invalid id."""
     if not is_qid(entity_id) and not is_pid(entity_id):
         raise ValueError(f"{entity_id!r} is not the id of an item or property; expected one like Q64 or P19")
     return Term(f"wd:{entity_id}")
 
 
 def iri_term(iri: str) -> Term:
-    """Return the term of any IRI, in angle brackets; ValueError for characters that no IRI can have."""
+    """Return the term of any IRI, in angle brackets; ValueError for characters not allowed in an IRI."""
     if not _IRI.fullmatch(iri):
         raise ValueError(f"{iri!r} is not an IRI; expected a scheme, a colon, and no spaces, quotes or brackets")
     return Term(f"<{iri}>")
 
 
 def direct_property_term(pid: str) -> Term:
-    """Return the term of a property's direct claims, `wdt:P19`; ValueError when the id is none."""
+    """Return the term of a property's direct claims, `wdt:P19`; ValueError for an invalid PID."""
     if not is_pid(pid):
         raise ValueError(f"{pid!r} is not the id of a property; expected P and a number, like P19")
     return Term(f"wdt:{pid}")
@@ -69,23 +69,23 @@ def number_term(number: int) -> Term:
 
 
 def decimal_term(number: str) -> Term:
-    """Return the term of an exact number; ValueError unless it is in canonical form (text.values.literals)."""
+    """Return the term of an exact decimal; ValueError unless it is in canonical form (text.values.literals)."""
     if canonical_number(number) != number:
         raise ValueError(f"{number!r} is not a number in canonical form, like -1.5 or 1200")
     return Term(f'"{number}"^^xsd:decimal')
 
 
 def literal_term(text: str, language: str | None = None) -> Term:
-    """Return a quoted literal, with a language tag if one is given; ValueError for what SPARQL cannot carry."""
+    """Return a quoted literal, with a language tag if one is given; ValueError for text that SPARQL cannot represent."""
     quoted = f'"{escape_literal(text)}"'
     return Term(quoted if language is None else f"{quoted}@{check_language(language)}")
 
 
 def escape_literal(text: str) -> str:
-    """Return text as it stands between double quotes; ValueError when it holds half a surrogate pair or NUL.
+    """Return text escaped for double quotes; ValueError when it holds half a surrogate pair or NUL.
 
-    Line breaks must take the short escapes: a backslash-u escape is resolved before the query is parsed, and a line
-    break that comes from one would end the literal.
+    Line breaks need the short escapes: a backslash-u escape is resolved before the query is parsed, and the resulting
+    line break would end the literal.
     """
     if "\x00" in text or any("\ud800" <= char <= "\udfff" for char in text):
         raise ValueError(f"{text!r} holds a NUL or half a surrogate pair and cannot be sent as text")
@@ -93,7 +93,7 @@ def escape_literal(text: str) -> str:
 
 
 def check_language(language: str) -> str:
-    """Return a language tag unchanged; ValueError when it does not have the form of one."""
+    """Return a language tag unchanged; ValueError when it is malformed."""
     if not _LANGUAGE.fullmatch(language):
         raise ValueError(f"{language!r} is not a language tag; expected one like en or pt-br")
     return language
@@ -102,13 +102,13 @@ def check_language(language: str) -> str:
 def fill_values(query: str, variable: str, rows: Iterable[Term]) -> str:
     """Return the query with the contents of every `VALUES ?variable { … }` block replaced by rows.
 
-    ValueError when the query has no such block. A variable may have several blocks (one for each branch of a UNION).
+    ValueError when the query has no such block. A variable may have several blocks (one per branch of a UNION).
     """
     return _fill_blocks(query, [f"?{variable}"], " ".join(rows))
 
 
 def fill_tuples(query: str, variables: Sequence[str], rows: Iterable[Sequence[Term]]) -> str:
-    """Return the query with the contents of every `VALUES (?a ?b) { … }` block replaced by rows of as many terms."""
+    """Return the query with the contents of every `VALUES (?a ?b) { … }` block replaced by rows, one term per variable."""
     block = []
     for row in rows:
         if len(row) != len(variables):
@@ -151,7 +151,7 @@ def fill_limit(query: str, limit: int) -> str:
 
 
 def _read_tokens(query: str) -> list[tuple[str, str, int]]:
-    """Return (kind, text, start) of everything but space and comments."""
+    """Return the tokens as (kind, text, start), without white space and comments."""
     return [
         (str(found.lastgroup), found[0], found.start()) for found in _TOKEN.finditer(query) if found.lastgroup != "skip"
     ]
@@ -163,7 +163,7 @@ Solution = Mapping[str, Cell]
 """Variable → term; a variable without a value is absent."""
 
 Row = Mapping[str, str]
-"""A solution whose terms are their values alone."""
+"""A solution reduced to the values of its terms: variable → value."""
 C = TypeVar("C")
 B = TypeVar("B")
 
@@ -174,7 +174,7 @@ _UTC = re.compile(r"(?:\.0+)?(?:Z|[+-]00:00)\Z")
 
 
 def read_results(results: Any) -> list[Solution]:
-    """Return the solutions in a parsed body; KeyError, TypeError or AttributeError when it does not have the form."""
+    """Return the solutions in decoded JSON; KeyError, TypeError or AttributeError when it has another structure."""
     solutions = results["results"]["bindings"]
     for solution in solutions:
         for cell in solution.values():
@@ -184,37 +184,37 @@ def read_results(results: Any) -> list[Solution]:
 
 
 def item_number(cell: Cell) -> int | None:
-    """Return the number of an item; None when the term is none (a lexeme, a property, a text)."""
+    """Return the QID number of a term; None when it is no item (a lexeme, a property, a text)."""
     qid = cell["value"].removeprefix(ENTITY)
     return id_number(qid) if is_qid(qid) else None
 
 
 def property_number(cell: Cell, namespace: str) -> int | None:
-    """Return the number of a property whose IRI is in this namespace; None when it is in another."""
+    """Return the PID number of a term whose IRI is in this namespace; None when it is not."""
     pid = cell["value"].removeprefix(namespace)
     return id_number(pid) if is_pid(pid) else None
 
 
 def is_typed(cell: Cell) -> bool:
-    """True for a literal that is more than text: a date or number."""
+    """True for a literal with an XSD datatype other than string: a date or number."""
     datatype = cell.get("datatype", "")
     return datatype.startswith(XSD) and datatype != f"{XSD}string"
 
 
 def tidy_date(text: str) -> str:
-    """Return a date and time without the .000 and +00:00 that some engines make of Wikidata's Z."""
+    """Return a date and time with Z in place of the .000 and +00:00 that some engines write."""
     return _UTC.sub("Z", text)
 
 
 def by_texts(read: Callable[[Sequence[C], Sequence[Row]], B]) -> Callable[[Sequence[C], Sequence[Solution]], B]:
-    """Return a reader of solutions that sees the values of their terms alone."""
+    """Wrap a reader of plain values (variable → value) into a reader of solutions."""
     return lambda calls, solutions: read(
         calls, [{name: cell["value"] for name, cell in solution.items()} for solution in solutions]
     )
 
 
 def group_by_item(rows: Iterable[Row]) -> dict[str, list[Row]]:
-    """Return QID → rows whose `item` it is; an empty list for all others."""
+    """Group rows by the QID of their `item`; other QIDs give an empty list."""
     by_qid: dict[str, list[Row]] = defaultdict(list)
     for row in rows:
         by_qid[row["item"].removeprefix(ENTITY)].append(row)
@@ -222,5 +222,5 @@ def group_by_item(rows: Iterable[Row]) -> dict[str, list[Row]]:
 
 
 def find_first(values: Iterable[str | None]) -> str | None:
-    """Return the smallest value there is: the same one however often and in whatever order an endpoint repeats it."""
+    """Return the smallest value that is not None, so that repetitions and order in a response do not matter."""
     return min((value for value in values if value is not None), default=None)

@@ -1,7 +1,7 @@
-"""Pieces of knowledge about people, and how they are told to a model (BioKaLMA, Table 9, §3.3, Appendix A.2).
+"""Pieces of knowledge about people, and their form in prompts (BioKaLMA, Table 9, §3.3, Appendix A.2).
 
-How a model's citations of them are read says `tasks/biokalma/core/citations.py`. A label whose own brackets do not pair is
-told with round ones (`format_label`), so that a citation's bracket closes where it is meant to.
+`tasks/biokalma/core/citations.py` reads a model's citations of them. Unpaired square brackets of a label become round ones
+(`format_label`), so that a citation's bracket closes at the right place.
 """
 
 import csv
@@ -28,11 +28,11 @@ class Piece(BaseModel):
     value_qid: str | None
     """The value, where it is an item."""
     value: str
-    """Label of the item, or the date as it is told (1593-07-08, 1593-07, 1593, 44 BC)."""
+    """Label of the item, or the formatted date (1593-07-08, 1593-07, 1593, 44 BC)."""
     precision: int | None
-    """Of a date, as Wikidata counts it; null for items."""
+    """Precision of a date, Wikidata's code; null for items."""
     statement: str | None
-    """Id of the statement; null where the graph holds direct claims alone."""
+    """Id of the statement; null if the graph has direct claims only."""
 
 
 _BRACKET = re.compile(r"[\[\]]")
@@ -40,7 +40,7 @@ _ROUND = str.maketrans("[]", "()")
 
 
 def format_label(label: str) -> str:
-    """Return a label as citations hold it: on one line, brackets that do not pair made round."""
+    """Format a label for citations: on one line, with round brackets if its square brackets do not pair."""
     line, depth = " ".join(label.split()), 0
     for bracket in _BRACKET.findall(line):
         depth += 1 if bracket == "[" else -1
@@ -50,7 +50,7 @@ def format_label(label: str) -> str:
 
 
 def format_knowledge(name: str, pieces: Sequence[Piece]) -> str:
-    """Return one person's pieces, one at least, as a line `{qid: Q1, name: Ada Lovelace, place of birth: London}`."""
+    """Format the pieces of one person, at least one, as a line `{qid: Q1, name: Ada Lovelace, place of birth: London}`."""
     told = (f"{format_label(piece.property)}: {format_label(piece.value)}" for piece in pieces)
     return f"{{{', '.join([f'qid: {pieces[0].qid}', f'name: {format_label(name)}', *told])}}}"
 
@@ -60,24 +60,24 @@ _COLUMNS = ["property", "aspect", "tie", "theme", "cues", "asked"]
 
 @dataclass(frozen=True, slots=True)
 class BiographyProperty:
-    """What is known of a property that biographies tell of."""
+    """Wording of a property in biographies and questions."""
 
     label: str
     """The first of its labels."""
     aspect: str
-    """What a question calls it, behind a name: `Ada Lovelace's birthplace`."""
+    """Its noun in a question, after a name: `Ada Lovelace's birthplace`."""
     tie: str
-    """Kind of tie between two people; empty for what ties nobody."""
+    """Kind of relationship between two people; empty if it relates nobody."""
     theme: str
-    """What a general question calls it and others like it: `their origins`."""
+    """Noun for it and similar properties in a general question: `their origins`."""
     cues: frozenset[str]
-    """Words, one or more, that a sentence tells it with."""
+    """Words or phrases for it in a sentence."""
     asked: frozenset[str]
-    """Further words that a question asks for it with."""
+    """Further words for it in a question."""
 
 
 def read_biography_properties(text: str) -> Mapping[str, BiographyProperty]:
-    """Read the list (CSV) as label → property, once for each of its labels; SettingsError names the line that is wrong."""
+    """Parse the list (CSV) to label → property, one entry per label; SettingsError names an invalid line."""
     reader = csv.DictReader(io.StringIO(text))
     properties: dict[str, BiographyProperty] = {}
     for line in reader:

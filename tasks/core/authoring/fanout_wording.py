@@ -1,8 +1,8 @@
-"""The wording of a generated question: what it is made of, and what a model's wording must hold to (FanOutQA, §3.1).
+"""Pieces of a generated question, and the check of a model's wording of it (FanOutQA, §3.1).
 
-A model gets the pieces of a question, never its answer. Its sentence is taken when it is one question of a readable
-length that keeps every piece (the set or all names, the number asked for, the threshold, the unit, the month) and says
-nothing of the answer.
+A model gets the pieces of a question, never its answer. Its sentence is accepted if it is one question of readable length
+that keeps every piece (the set or all names, the number asked for, the threshold, the unit, the month) and reveals nothing
+of the answer.
 """
 
 import json
@@ -16,7 +16,7 @@ from factmill.tasks.text.undressing import drop_decoration
 from factmill.tasks.text.values.answers import Answer, find_answer, read_known_text
 
 EACH = "each of them"
-"""Stands in what is asked for those of whom it is asked."""
+"""Phrase for the members of the set in the question."""
 LEAST_WORDS, MOST_WORDS = 8, 80
 WORDED = Form(quotes=True, label=LABELLED)
 """One question on one line."""
@@ -47,51 +47,51 @@ _OWN_THE = frozenset(
         "The Settlement",
     }
 )
-"""Towns whose names keep their article within a sentence: in The Hague, but in the Bronx."""
+"""Towns whose names keep a capital article within a sentence: in The Hague, but in the Bronx."""
 _UNIT_SPELLINGS = (("metre", "meter"), ("litre", "liter"), ("feet", "foot"), ("inches", "inch"))
 
 
 @dataclass(frozen=True, slots=True)
 class Wording:
-    """What a question is worded from."""
+    """Pieces from which a question is worded."""
 
     group: str
-    """The set: the countries that share a border with Germany; what the members are, for a named set: films."""
+    """The set: the countries that share a border with Germany; for a named set the kind of its members: films."""
     owner: str
-    """Whose set it is; empty for a named set."""
+    """Entity that the set belongs to; empty for a named set."""
     names: tuple[str, ...]
-    """The members of a named set as they stand within a sentence: the Nile."""
+    """Members of a named set in the form used within a sentence: the Nile."""
     choice: str
-    """What those do that are asked for, with its moment where that changes: have the largest areas; empty for all."""
+    """Predicate of the chosen members, with its moment if it changes: have the largest areas; empty for all members."""
     count: int
-    """How many are asked for; 0 where that is not said."""
+    """Number of chosen members; 0 if not stated."""
     limit: str
-    """Threshold in `choice`, as it stands there."""
+    """Threshold as written in `choice`."""
     asked: str
-    """What is asked, with its moment, without its question mark: what is the capital of each of them."""
+    """The question about the members, with its moment, without question mark: what is the capital of each of them."""
     unit: str
-    """Of the numbers that are asked for; empty for none."""
+    """Unit of the requested numbers; empty for none."""
     month: str
-    """November 2023, as it stands in the pieces, where the answer changes within years; else empty."""
+    """Month as written in the pieces (November 2023), if the answer changes within years; else empty."""
 
     def dump(self) -> str:
-        """Return it as JSON."""
+        """Format the pieces as JSON."""
         return json.dumps(asdict(self), ensure_ascii=False)
 
     @classmethod
     def load(cls, text: str) -> Self:
-        """Read what `dump` wrote."""
+        """Parse the JSON of `dump`."""
         found: dict[str, Any] = json.loads(text)
         return cls(**{**found, "names": tuple(found["names"])})
 
     def format_choice(self) -> str:
-        """Return of whom something is asked: all of them, the five that have the largest areas, those that are …"""
+        """Format the members asked about: all of them, the five that have the largest areas, those that are …"""
         if not self.choice:
             return "all of them"
         return f"{f'the {count_in_words(self.count)}' if self.count else 'those '}that {self.choice}"
 
     def find_told(self, answer: Mapping[str, Answer], text: str | None = None) -> list[str]:
-        """Return what a question (by default: its pieces) says of the answer, which maps name → value."""
+        """Return the parts of the answer (name → value) that a question reveals; by default, that its pieces reveal."""
         said = text if text is not None else " — ".join([self.group, *self.names, self.choice, self.asked])
         for known in (self.month, self.limit):
             said = said.replace(known, " ") if known else said
@@ -106,7 +106,7 @@ def _list_parts(value: Answer) -> Iterator[Any]:
 
 
 def check_worded(text: str, wording: Wording, answer: Mapping[str, Answer]) -> str | Unreadable:
-    """Return a model's question; an Unreadable says in which respect it is none for this wording and answer."""
+    """Return a model's question; Unreadable if it does not fit this wording or reveals the answer."""
     question = drop_decoration(text.strip())
     if "\n" in question or not question.endswith("?"):
         return Unreadable("expected one line that ends with a question mark")
@@ -120,7 +120,7 @@ def check_worded(text: str, wording: Wording, answer: Mapping[str, Answer]) -> s
 
 
 def _list_pieces(wording: Wording) -> Iterator[str]:
-    # a name may have its article or not
+    # a name may come with or without its article
     yield from (_THE.sub("", name) for name in (wording.owner, *wording.names) if name)
     yield from filter(None, (wording.limit, wording.unit, wording.month))
     if wording.count:
@@ -132,7 +132,7 @@ def _holds(question: str, piece: str) -> bool:
 
 
 def _spell(text: str) -> str:
-    """Return a text in one spelling of quotes, units and thousands."""
+    """Return a text with normalised case, quotes, units, thousands separators and plurals."""
     folded = " ".join(text.casefold().replace("’", "'").split())
     folded = re.sub(r"(?<=[0-9]),(?=[0-9]{3})", "", folded)
     for one, other in _UNIT_SPELLINGS:
@@ -141,24 +141,24 @@ def _spell(text: str) -> str:
 
 
 def count_in_words(count: int) -> str:
-    """Return a count with a space behind it as it stands in a question, "five "; empty for 0."""
+    """Format a count for a question, followed by a space: "five "; empty for 0."""
     if not count:
         return ""
     return f"{_NUMBERS[count] if count < len(_NUMBERS) else count} "
 
 
 def put_moment(question: str, moment: str) -> str:
-    """Return a question with the moment that it asks about ("as of May 2020"), if there is one."""
+    """Insert the moment of a question ("as of May 2020") before its question mark, if there is one."""
     return f"{question[:-1]} {moment}?" if moment else question
 
 
 def with_article(name: str) -> str:
-    """Return a name as it stands within a sentence: the Netherlands, the Bronx, but France and The Hague."""
+    """Return a name in the form used within a sentence: the Netherlands, the Bronx, but France and The Hague."""
     if _THE.match(name):
         return name if name in _OWN_THE else with_the(name)
     return with_the(name) if _WITH_THE.search(name) else name
 
 
 def with_the(name: str) -> str:
-    """Return a name with its article, once: the Nile."""
+    """Return a name with exactly one article: the Nile."""
     return f"the {_THE.sub('', name)}"

@@ -1,8 +1,8 @@
-"""GRANOLA answers: what is asked of the models, how their replies are read, and which levels are kept.
+"""GRANOLA answers: prompts to the models, parsing of their completions, and selection of levels.
 
-One call restates the known answer from fine to coarse; several samples of another judge whether a description can
-belong to the question (paper §3.1, Appendix B "Data cleaning", Tables 6 and 8). Replies are read in the forms LEVELS and
-CONSISTENCY (core/replies.py); what is not in the agreed form is Unreadable with a reason, never mended by guessing.
+One call restates the known answer from fine to coarse; several samples of another judge whether a description can belong
+to the question (paper §3.1, Appendix B "Data cleaning", Tables 6 and 8). Completions have the formats LEVELS and
+CONSISTENCY (core/replies.py); anything else is Unreadable with a reason, never repaired by guessing.
 """
 
 import re
@@ -16,7 +16,7 @@ from factmill.tasks.errors import SettingsError
 from factmill.tasks.text.matching import normal_words, normalise, singular_form
 
 MAX_LEVELS = 8
-"""More levels than this are no ladder of answers but a list."""
+"""Maximum number of levels; a longer reply is a list, not a ladder of answers."""
 
 _MORE = r"(?:even |still |slightly |somewhat |much |far |yet |a bit |a little )*"
 _HOW = r"(?:specific|general|precise|exact|detailed|broad|coarse|vague|granular|fine-grained)"
@@ -33,8 +33,8 @@ LEVELS = Form(
         rf"(?:^|(?<=\S))\s*(?:[(\[（]\s*{_WORDS}\s*[.!]?\s*[)\]）]|(?<=\s)[–—-]+\s*{_WORDS})[.]?\s*$", re.IGNORECASE
     ),
 )
-"""`1:: answer` lines. A gloss says of an answer how specific it is, "(less specific)", "— a broader answer", and is told by
-its words: a comparison of how specific, or such a word with "answer"; other brackets, "Paris (Texas)", "Lee (general)",
+"""`1:: answer` lines. A gloss states how specific an answer is, "(less specific)", "— a broader answer", and is recognised by
+its words: a comparative of specificity, or such a word with "answer"; other brackets, "Paris (Texas)", "Lee (general)",
 belong to the answer."""
 CONSISTENCY = Form(folds=True, last_counts=True)
 """Yes or No."""
@@ -44,28 +44,28 @@ _EITHER = re.compile(r"\b(?:yes|no)\s*(?:/|\bor\b|\bnor\b)\s*(?:yes|no)\b", re.I
 _VERDICT = re.compile(
     r"\b(yes|no(?!-|\.? ?[0-9]| +(?!(?:because|since|as|it|its|the|this|that|he|she|they|an?)\b)\w))\b", re.IGNORECASE
 )
-"""Not the no of "no doubt" and "No. 5"."""
+"""Yes or no, except the no of "no doubt" and "No. 5"."""
 _TRIVIAL_LINE = re.compile(r"(?:(P[1-9][0-9]*):\s*)?(.*\S)\s*")
 FILLER = frozenset({"in", "of", "at", "on", "from", "by", "for", "to", "and", "or", "near", "with", "within", "is"})
-"""Words of answers that say nothing by themselves."""
+"""Function words of answers, without content of their own."""
 
 
 @dataclass(frozen=True, slots=True)
 class ErrorScore:
-    """How likely a description is the wrong one."""
+    """Score for a wrong description: share of samples that reject it."""
 
     score: float | None
-    """Share of No among the readable verdicts, 0 to 1; None when none was readable."""
+    """Share of No among the readable verdicts, 0 to 1; None if none was readable."""
     n_counted: int
     n_unscored: int
 
 
 @dataclass(frozen=True, slots=True)
 class CleanedLevels:
-    """What cleaning leaves of one row's answers."""
+    """Answers of one row after cleaning."""
 
     levels: tuple[str, ...]
-    """Fine to coarse, the given answer first; empty when the given answer itself says nothing."""
+    """Fine to coarse, the given answer first; empty if the given answer itself is trivial or repeats the question."""
     removed: tuple[tuple[str, str], ...]
     """(level, why) in order: `trivial`, `duplicate`, `repeats_question`, or of the given answer `first_answer_trivial` or
     `first_answer_repeats_question`."""
@@ -73,7 +73,7 @@ class CleanedLevels:
 
 @dataclass(frozen=True, slots=True)
 class TrivialAnswers:
-    """Answers that tell the asker nothing, in singular normal form."""
+    """Uninformative answers, in singular normal form."""
 
     everywhere: frozenset[str]
     by_relation: Mapping[str, frozenset[str]]
@@ -85,7 +85,7 @@ class TrivialAnswers:
 
 
 def read_trivial_answers(lines: Iterable[str]) -> TrivialAnswers:
-    """Read the list of trivial answers: one a line, for all relations or, as `P50: writer`, for one."""
+    """Parse the list of trivial answers: one per line, for all relations or, as `P50: writer`, for one."""
     everywhere: set[str] = set()
     by_relation: dict[str, set[str]] = {}
     for line in lines:
@@ -104,7 +104,7 @@ def ask_levels(
     question_description: str | None,
     answer_description: str | None,
 ) -> Ask:
-    """Ask for a row's answers from fine to coarse (paper §3.1); a missing description is given as an empty text."""
+    """Fill in the prompt for a row's answers from fine to coarse (paper §3.1); a missing description becomes empty text."""
     return fill_in(
         prompt,
         question=question,
@@ -115,10 +115,10 @@ def ask_levels(
 
 
 def read_levels(text: str, answer: str) -> tuple[str, ...] | Unreadable:
-    """Read a reply of `1:: answer` lines, also `1.`, `1)`, `1:`, `Level 1:`; the first is returned as the answer is spelled.
+    """Read a completion of `1:: answer` lines, also `1.`, `1)`, `1:`, `Level 1:`; the first level gets the answer's spelling.
 
-    Numbered from 1 without a gap, one line each, nothing else but blank lines; at most MAX_LEVELS; the first level is
-    the given answer after normalisation.
+    Lines must be numbered from 1 without gaps, with nothing else but blank lines, and at most MAX_LEVELS; the first level
+    must equal the given answer after normalisation.
     """
     levels: list[str] = []
     for line in filter(None, map(str.strip, text.splitlines())):
@@ -135,7 +135,7 @@ def read_levels(text: str, answer: str) -> tuple[str, ...] | Unreadable:
 
 
 def _misfit(line: str, match: re.Match[str] | None, number: int) -> str:
-    """Return what is wrong with one line of a reply; empty when it is the level with this number."""
+    """Return the problem with one line of a completion; empty if it is the level with this number."""
     if not match:
         return f"expected a line like `{number}:: answer`, found {_shorten(line)}"
     if int(match[1]) != number:
@@ -144,12 +144,13 @@ def _misfit(line: str, match: re.Match[str] | None, number: int) -> str:
 
 
 def ask_consistency(prompt: Prompt, question: str, answer: str, entity: str, description: str, samples: int) -> Ask:
-    """Ask, several times over, whether a description can belong to a question and its answer (paper Appendix B)."""
+    """Fill in the prompt whether a description can belong to a question and its answer, for several samples (paper
+    Appendix B)."""
     return fill_in(prompt, samples=samples, question=question, answer=answer, entity=entity, description=description)
 
 
 def read_verdict(text: str) -> bool | Unreadable:
-    """Return True for Yes, False for No; the last of several holds."""
+    """Return True for Yes, False for No; the last of several counts."""
     found = _VERDICT.findall(_EITHER.sub(" ", text))
     if not found:
         return Unreadable(f"expected Yes or No, found {_shorten(text)}")
@@ -157,17 +158,17 @@ def read_verdict(text: str) -> bool | Unreadable:
 
 
 def score_error(verdicts: Sequence[bool | Unreadable]) -> ErrorScore:
-    """Return the share of No among the verdicts that could be read, and how many could and could not."""
+    """Return the share of No among readable verdicts, and the numbers of readable and unreadable ones."""
     counted = [verdict for verdict in verdicts if isinstance(verdict, bool)]
     score = counted.count(False) / len(counted) if counted else None
     return ErrorScore(score, len(counted), len(verdicts) - len(counted))
 
 
 def clean_levels(levels: Sequence[str], question: str, relation: Relation, trivial: TrivialAnswers) -> CleanedLevels:
-    """Remove levels that say nothing, say the same as one before, name the question's subject or merely echo the question
-    (paper Appendix B).
+    """Remove levels that are trivial, repeat an earlier level, name the question's subject or only echo the question (paper
+    Appendix B).
 
-    The given answer stays unless it is trivial or the subject's own name; then nothing is left.
+    The given answer stays unless it is trivial or the subject's own name; then the result is empty.
     """
     if not levels or trivial.hold(levels[0], relation.pid):
         return CleanedLevels((), tuple((level, "first_answer_trivial") for level in levels[:1]))

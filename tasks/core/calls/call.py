@@ -1,9 +1,9 @@
-"""What is asked of anything outside, and what comes back.
+"""Calls to external services, and their responses.
 
-A Call names one logical question (one name to look up, one article's views, one prompt filled in). Its key digests
-everything that can change the answer and the identity of the service that answers. How calls are bundled on the wire
-(a VALUES block of 100 names, 50 titles in one request) is the client's matter and does not touch the key, so a
-recorded answer serves again whatever the batch size was.
+A Call is one logical question (one name to look up, one article's views, one prompt filled in). Its key is a digest of
+everything that can change the response, and of the service's identity. Clients decide how to bundle calls into requests
+(a VALUES block of 100 names, 50 titles in one request); this does not affect the key, so a recorded response is reusable
+with any batch size.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -14,7 +14,7 @@ from typing import Any, Literal, Protocol
 from factmill.tasks.core.fingerprints import Json, canonical_json, digest_json, digest_text
 
 Mode = Literal["record", "replay", "refresh"]
-"""How recorded replies are used: serve and add to them, serve only, or ask everything anew."""
+"""Use of recorded responses: serve and add to them, serve only, or request everything again."""
 
 
 _NO_WIRE = digest_json({})
@@ -25,22 +25,22 @@ class Call:
     """One question to an outside service."""
 
     service: str
-    """Identity of the service: a URL, `scripted replies`, or `embedded-<digest>/wikidata`; never a secret, never a port of chance."""
+    """Identity of the service: a URL, `scripted replies`, or `embedded-<digest>/wikidata`; never a secret or a random port."""
     operation: str
-    """What is asked, e.g. `find_items`, `describe_items`, `pageviews`, `chat`."""
+    """Name of the operation, e.g. `find_items`, `describe_items`, `pageviews`, `chat`."""
     parts: Mapping[str, Json]
-    """The parts of the question, recorded as they stand."""
+    """Parameters of the operation, recorded unchanged."""
     wire: Mapping[str, Any] = field(default_factory=dict, repr=False)
-    """What is sent beside the parts and follows from them (rendered messages); digested into the key, not recorded."""
+    """Further request content that follows from the parts (rendered messages); digested into the key, not recorded."""
 
     @cached_property
     def written_parts(self) -> str:
-        """The parts as canonical JSON, which the key and the record both need."""
+        """The parts as canonical JSON, for the key and the record."""
         return canonical_json(dict(self.parts))
 
     @cached_property
     def key(self) -> str:
-        """SHA-256 over service, operation, parts and wire, as the canonical JSON of a list of these."""
+        """SHA-256 of the canonical JSON of a list of service, operation, parts and digest of the wire."""
         wire = digest_json(dict(self.wire)) if self.wire else _NO_WIRE
         pieces = (canonical_json(self.service), canonical_json(self.operation), self.written_parts, f'"{wire}"')
         return digest_text(f"[{','.join(pieces)}]")
@@ -48,15 +48,15 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """One answer, or the recorded failure to get one."""
+    """Response to a call, or its recorded failure."""
 
     body: Json
-    """The answer as JSON; None when status is not `ok`."""
+    """The response as JSON; None when status is not `ok`."""
     status: Literal["ok", "failed"] = "ok"
     error: str | None = None
-    """Why there is no answer: a short code, then detail, e.g. `http_503: …`."""
+    """Cause of the failure: a short code, then detail, e.g. `http_503: …`."""
     transient: bool = False
-    """True when asking again later may help (time-out, 429, 5xx); such calls are asked again by the next run."""
+    """True when a retry may succeed (time-out, 429, 5xx); the next run repeats such calls."""
     tokens_in: int = 0
     tokens_out: int = 0
     cost_usd: float = 0.0
@@ -64,7 +64,7 @@ class Reply:
 
 
 def fail(code: str, detail: str, transient: bool = False) -> Reply:
-    """Return a failed reply with its code and particulars."""
+    """Make a failed response with its error code and detail."""
     return Reply(None, "failed", error=f"{code}: {detail}", transient=transient)
 
 
@@ -75,14 +75,14 @@ class Service(Protocol):
     """Anything that answers calls: a network client, the local graph, scripted replies."""
 
     identity: str
-    """Stands in `Call.service` for calls meant for it."""
+    """Value of `Call.service` for calls to this service."""
     is_outside: bool
-    """True when its answers are recorded; False for content-addressed local data (a graph), which the lock names instead."""
+    """True when its responses are recorded; False for content-addressed local data (a graph), named in the manifest instead."""
 
     def send(self, calls: Sequence[Call], deliver: Deliver) -> None:
-        """Answer every call, handing each reply to `deliver` the moment it is there (from any thread, in any order).
+        """Answer every call, passing each response to `deliver` as soon as it arrives (from any thread, in any order).
 
-        Never raises for one call's trouble: that is a Reply with status `failed`. Raises ServiceUnreachable only when
-        nothing can be asked at all.
+        The failure of one call raises no error: it is a Reply with status `failed`. Raises ServiceUnreachable only when
+        no call can be sent at all.
         """
         ...

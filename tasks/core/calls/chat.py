@@ -1,12 +1,12 @@
-"""What is asked of a chat model, the form of its answer, and how its batch jobs are made.
+"""Calls to chat models, their responses, and settings of batch jobs.
 
-`chat`: parts are those of the Ask (prompt, digest, variables, samples, sampling) and the model's name; the body is
-`{"texts": [str], "finish": [str], "fingerprint": str or null}`, one text and one finish reason a sample. With `once`
-among the parts a reply without a word is one too, which is kept: a model under test has answered so. With `tools` among
-the parts the body has `calls`, a list a sample of `{"id", "name", "arguments"}`, where the model called any; a server that
-takes no tools is a failed reply `tools_refused`.
+`chat`: the parts are those of the Ask (prompt, digest, variables, samples, sampling) and the model's name; the body is
+`{"texts": [str], "finish": [str], "fingerprint": str or null}`, one text and one finish reason per sample. With the part
+`once`, an empty completion is valid and recorded: it is the answer of a model under test. With the part `tools`, the body
+has `calls`, per sample a list of `{"id", "name", "arguments"}`, if the model called any; a server without support for tools
+gives the failed response `tools_refused`.
 
-The messages and the schema follow from the parts and are sent beside them (`Call.wire`).
+The messages and the schema follow from the parts and are sent in addition (`Call.wire`).
 """
 
 import json
@@ -26,18 +26,18 @@ _MOST_QUOTED = 2_000
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """A function that a model called."""
+    """A tool call of a model."""
 
     id: str
-    """By which what it gives is told apart; the server's, or made up by place where it gave none."""
+    """Id that links the call to its result: the server's, or one made from the position if it gave none."""
     name: str
-    """As the model wrote it: there may be no such function."""
+    """Function name as the model wrote it; the function may not exist."""
     arguments: str
-    """JSON, as the model wrote it: it may be broken."""
+    """JSON as the model wrote it; it may be invalid."""
 
     @property
     def read(self) -> dict[str, Any] | None:
-        """The arguments; None where they are no JSON object."""
+        """The parsed arguments; None if they are not a JSON object."""
         try:
             found = json.loads(self.arguments or "{}")
         except (ValueError, RecursionError):
@@ -47,16 +47,16 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True)
 class ChatReply:
-    """What a model said."""
+    """Completions of a chat model for one call."""
 
     texts: tuple[str, ...]
-    """One text a sample; a sample may be empty, but not all of them are, unless the call was for `once`."""
+    """One text per sample; some may be empty, but not all, unless the call has `once`."""
     finish: tuple[str, ...]
-    """Why each text ends: `stop`, `length` (cut off at max_tokens), `refusal`, …"""
+    """Finish reason of each text: `stop`, `length` (cut off at max_tokens), `refusal`, …"""
     fingerprint: str | None
     """The server's own mark of the system that answered."""
     calls: tuple[tuple[ToolCall, ...], ...] = ()
-    """The functions that each sample calls; empty where none calls any."""
+    """Tool calls of each sample; empty if there are none."""
 
 
 def call_chat(
@@ -68,10 +68,10 @@ def call_chat(
     once: bool = False,
     script: str | None = None,
 ) -> Call:
-    """Ask a model a filled-in prompt; `profile`: by what settings requests to this model are not as to most.
+    """Make the call that sends a filled-in prompt to a model; `profile`: settings that change requests to this model.
 
-    `once`: whatever it says is its answer, nothing too. `script`: digest of the scripted reply that answers in place of a
-    model, empty where none is written; so an edited reply is another call, and all others stay the same.
+    `once`: any completion is the answer, even an empty one. `script`: digest of the scripted reply used in place of a model,
+    empty if there is none; so editing a reply changes only the calls that use it.
     """
     schema = None if ask.prompt.schema is None else dict(ask.prompt.schema)
     return Call(
@@ -95,8 +95,8 @@ def call_chat(
 
 
 class _Wire(Mapping[str, Any]):
-    """What is sent beside the parts: messages that are made of the ask whenever they are looked at, since those of a whole
-    batch take more room than all else that it holds."""
+    """Request content beyond the parts. Messages are rendered on access: those of a whole batch would take more memory than
+    all its other data."""
 
     __slots__ = ("_ask", "_more")
 
@@ -115,12 +115,12 @@ class _Wire(Mapping[str, Any]):
 
 
 def quote_reply(body: Any) -> str:
-    """Return what a model said, thoughts too, as a reject tells it: a sample a line, 2,000 characters at most."""
+    """Format a model's completions, with thoughts, for a reject: one sample per line, at most 2,000 characters."""
     return "\n".join(text.strip() for text in read_chat(body).texts)[:_MOST_QUOTED]
 
 
 def read_chat(body: Any) -> ChatReply:
-    """Read the answer to chat."""
+    """Parse the body of a response to chat."""
     calls = tuple(tuple(ToolCall(**call) for call in of_one) for of_one in body.get("calls", ()))
     return ChatReply(tuple(body["texts"]), tuple(body["finish"]), body["fingerprint"], calls)
 
@@ -130,7 +130,7 @@ CHAT = Operation("chat", service="model", parts={}, read=read_chat)
 
 
 class Jobs(StrictModel):
-    """How a model's batch jobs are made and watched."""
+    """How a model's batch jobs are made and polled."""
 
     poll_s: float = Field(default=30.0, gt=0, le=LONGEST_S)
     """Seconds until a job is looked at again, growing to ten times that; also how long a job that is not full waits for

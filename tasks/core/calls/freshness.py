@@ -1,33 +1,34 @@
-"""What a recorded reply rests on, and whether that has changed since the reply came: live, and in the embedded world.
+"""Revalidate recorded responses: find what they depend on, and whether that has changed since, in live services and in the
+embedded world.
 
-A reply rests on things: what an item says, what an item or property is called, where a title leads (`rests_on` of an
-operation). Services are asked for the state of many things in one request (`item_states`, `page_states`).
+A response depends on things: an item's statements, the label of an item or property, the target of a title (`rests_on` of an
+operation). One request returns the states of many things (`item_states`, `page_states`).
 
-A service may answer from a copy that lags behind: what was changed shortly before a reply came may not be in it. So a
-thing counts as unchanged only when its last change lies LAG before the reply. What a reply says itself (a label, an
-item's date of change, where a title leads) is compared instead, and needs no such margin.
+A service may respond from a replica that lags behind and lacks the latest changes. So a thing counts as unchanged only if
+its last change was at least LAG before the response. Values within the response itself (a label, an item's date of change,
+the target of a title) are compared instead, and need no such margin.
 
-Services of the embedded world are named by its content, so every change of a file renames them all. What each state says
-of each thing is recorded beside the builds of it, as one call.
+The identity of services of the embedded world contains a digest of its content, so every change of a file changes it. One
+recorded call holds the digests of all things in each state of the world.
 
-| thing | is there for each | what is digested |
+| thing | exists for each | content of the digest |
 |---|---|---|
-| `item Q64` | item | all that the item says |
-| `near Q64` | item | the same, and all that the items say that it names |
+| `item Q64` | item | all its statements |
+| `near Q64` | item | the same, and all statements of the items that it names |
 | `label Q64` | item and property | its labels |
-| `name en Berlin` | English name | the items that bear it |
-| `about en Berlin` | English name | descriptions and claims of these, and of the units they lie in or are seated in, in turn |
+| `name en Berlin` | English name | the items with this name |
+| `about en Berlin` | English name | descriptions and claims of these, and of their administrative units and seats, recursively |
 | `facts P36` | property | its direct claims |
-| `page Berlin` | title of a page | where it leads: the page, its item, its revisions |
-| `views Berlin` | title that is viewed | how often |
-| `text 8000101` | revision | what it shows |
+| `page Berlin` | title of a page | its target: the page, its item, its revisions |
+| `views Berlin` | title with page views | number of views |
+| `text 8000101` | revision | its text |
 | `category Algebra` | category | its members |
-| `answers` | – | how services answer |
+| `answers` | – | how services respond |
 
-A reply comes again where all that it rests on has the same digest in both states.
+A response is still valid if all things that it depends on have the same digest in both states.
 
-All else may be answered otherwise tomorrow: items and facts, which titles redirect, which revision a page had at a moment
-(pages are moved), who is in a category, what a linker or a model makes of a text.
+Everything else may change: items and facts, redirects, the revision of a page at a moment (pages are moved), members of
+categories, results of a linker or a model.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -44,29 +45,29 @@ from factmill.tasks.core.fingerprints import Json
 
 LAG = timedelta(days=1)
 MOST_THINGS = 50
-"""Of one request."""
+"""Maximum number of things in one request."""
 _LONGEST_TITLES = 5000
 _WORDS = {"label": "is called", "modified": "was last changed"}
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Whether a recorded reply would come again."""
+    """Whether a recorded response is still valid."""
 
     is_unchanged: bool | None
-    """None: that cannot be told."""
+    """None: undecidable."""
     why: str
-    """What shows it, or why nothing does."""
+    """Evidence, or why there is none."""
 
 
 States = Mapping[Thing, Any]
-"""Thing → its part of the body of item_states or page_states; a thing that nothing was told of is absent."""
+"""Thing → its part of the body of item_states or page_states; things of unknown state are absent."""
 
 
 def list_looks(
     wikidata: str, wikipedia: str, things: Iterable[Thing], most: int, on: str
 ) -> list[tuple[Call, list[Thing]]]:
-    """Return the calls that ask for the states of things, each with the things that it tells of; `most`: of one call."""
+    """Make the calls for the states of things, each with its things; `most`: maximum number of things per call."""
     items: dict[str, dict[str, list[Thing]]] = {}
     pages: dict[str, dict[str, list[Thing]]] = {}
     for thing in things:
@@ -88,22 +89,22 @@ def list_looks(
 
 
 def read_states(body: Any, things: Sequence[Thing]) -> dict[Thing, Any]:
-    """Return what a reply to item_states or page_states says of each thing that was asked for."""
+    """Return the state of each requested thing in a body of item_states or page_states."""
     return {thing: body[thing.name] for thing in things}
 
 
 def rests_on(operation: str, parts: Mapping[str, Any], body: Any) -> list[Thing] | None:
-    """Return what a reply rests on; None: on more than can be looked at.
+    """Return the things that a response depends on; None: they cannot be checked.
 
-    Who bears a name, is in a class or a category, is found by words or how often a page was viewed can change without
-    any change of what the reply names, and a path of two hops with the item in its middle.
+    The items with a name or in a class, members of a category, search results and page views can change without a change of
+    any thing named in the response; a path of two hops can change with its middle item.
     """
     found = _list_dependencies(operation, parts, body)
     return None if found is None else [each.thing for each in found]
 
 
 def judge(operation: str, parts: Mapping[str, Any], body: Any, asked_at: datetime, states: States) -> Verdict:
-    """Return whether a reply that came at a moment would come again."""
+    """Return whether a response received at `asked_at` is still valid, given the current states of things."""
     found = _list_dependencies(operation, parts, body)
     if found is None:
         return Verdict(None, f"{operation}: nothing tells whether its answer changed")
@@ -153,7 +154,7 @@ def _shorten(told: Sequence[str]) -> str:
 
 
 def _pack(names: Iterable[str], most: int) -> list[list[str]]:
-    """Return names in groups that fit into one request."""
+    """Split names into groups that fit into one request each."""
     groups: list[list[str]] = []
     length = 0
     for name in sorted(names):
@@ -167,29 +168,30 @@ def _pack(names: Iterable[str], most: int) -> list[list[str]]:
 
 
 def find_oldest(operation: str, parts: Mapping[str, Json], oldest: datetime) -> datetime:
-    """Return how old a reply to a call may be, where replies that do not last may be as old as `oldest`."""
+    """Return the earliest valid time of a response to a call: `oldest`, or earlier if the response is immutable."""
     known = find_operation(operation)
     return oldest if known is None or known.lasts_from is None else min(oldest, known.lasts_from(parts))
 
 
 FORM = 1
-"""Raised when things or digests are made otherwise."""
+"""Version of the things and digests; increased when their definition changes."""
 ANSWERS = "answers"
 _ALWAYS_KNOWN = ("item", "near", "label", "name", "about")
-"""Kinds of which none is there for what the world knows nothing of; titles can be written in several ways."""
+"""Kinds whose things are all listed, so that an absent one is unknown to the world; titles have several spellings."""
 _SPECIAL = frozenset("_:#&%~<>[]|{}/")
-"""Characters by which titles are written in several ways."""
+"""Characters that allow several spellings of a title."""
 
 
 def call_world_contents(service: str) -> Call:
-    """Ask what a state of the embedded world says of each thing."""
+    """Make the call for the digests of all things in a state of the embedded world."""
     return WORLD_CONTENTS.call(service, form=FORM)
 
 
 def judge_content(
     operation: str, parts: Mapping[str, Any], body: Any, then: Mapping[str, str], now: Mapping[str, str]
 ) -> Verdict:
-    """Return whether a reply of one state of the world would come in another; `then`, `now`: bodies of world_contents."""
+    """Return whether a response of one state of the embedded world is valid in another; `then`, `now`: bodies of
+    world_contents."""
     things = list_contents(operation, parts, body)
     if things is None:
         return Verdict(None, f"{operation}: nothing tells whether its answer changed")
@@ -203,14 +205,14 @@ def judge_content(
 
 
 def _is_surely_absent(thing: str) -> bool:
-    """True where the world says nothing of a thing that is not told: no title that is written otherwise is meant."""
+    """True when the world certainly lacks an unlisted thing: it is not a title with another spelling."""
     kind, _, name = thing.partition(" ")
     is_plain = name.isprintable() and name == " ".join(name.split()) and not _SPECIAL & set(name)
     return kind in _ALWAYS_KNOWN or (kind in ("page", "views") and is_plain and name[:1] == name[:1].upper())
 
 
 def list_contents(operation: str, parts: Mapping[str, Any], body: Any) -> list[str] | None:
-    """Return the things of the world that a reply rests on; None: on more than is digested."""
+    """Return the things of the embedded world that a response depends on; None: digests do not cover them."""
     known = find_operation(operation)
     if known is not None and known.world:
         return known.world(parts)
@@ -219,4 +221,4 @@ def list_contents(operation: str, parts: Mapping[str, Any], body: Any) -> list[s
 
 
 WORLD_CONTENTS = Operation("world_contents", service="world", parts={"form": is_count}, read=dict)
-"""Body: thing → digest of what the world says of it."""
+"""Body: thing → digest of its content in the world."""

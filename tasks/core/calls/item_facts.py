@@ -1,4 +1,4 @@
-"""What an item says in one hop: its direct claims to items, its dates and its numbers."""
+"""Calls for the facts within one hop of an item: its direct claims to items, its dates and its numbers."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -27,42 +27,42 @@ _STATEMENT = f"{ENTITY}statement/"
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """What an item says in one hop: a direct claim to an item, or a date or number.
+    """One fact of an item: a direct claim to an item, or a date or number.
 
-    Dates and numbers are those of statements that are not deprecated, or of a direct claim where the item has no
-    statement of the property. Texts, external ids, addresses and coordinates are no facts.
+    Dates and numbers come from statements that are not deprecated, or from a direct claim if the item has no statement of
+    the property. Texts, external ids, addresses and coordinates are excluded.
     """
 
     pid: Pid
     property: str | None
     """Label of the property."""
     qid: Qid | None
-    """The value, when it is an item."""
+    """The value, if it is an item."""
     value: str | None
     """Label of that item; a date as written in the RDF, a number in canonical form (text/values/literals.py)."""
     precision: int | None
-    """Of a date, as Wikidata counts it (text/values/literals.py); None where the data do not say it, and for all else."""
+    """Precision of a date, Wikidata's code (text/values/literals.py); None if the data lack it, and for other values."""
     unit: Qid | None
-    """Of a number; None for none."""
+    """Unit of a number; None for none."""
     statement: str | None
-    """Its id as in the RDF; the smallest of those not deprecated that say a claim; None where no statement says it."""
+    """Id of the statement as in the RDF; for a claim, the smallest of its statements not deprecated; None without one."""
 
 
 def call_item_facts(service: str, qid: str, language: str = "en") -> Call:
-    """Ask for the graph of one hop around an item: its direct claims to items, its dates and its numbers."""
+    """Make the call for the facts within one hop of an item: its direct claims to items, its dates and its numbers."""
     return ITEM_FACTS.call(service, qid=qid, language=language)
 
 
 def read_facts(body: Any) -> list[Fact]:
-    """Read the answer to item_facts."""
+    """Parse the body of item_facts."""
     return [Fact(**fact) for fact in body]
 
 
 def write_facts(facts: Iterable[Fact]) -> list[Json]:
-    """Return the answer to item_facts: a JSON object a fact.
+    """Format the body of item_facts: one JSON object per fact.
 
-    They are in the order of their properties' numbers; dates and numbers come first, by text and statement, then
-    claims, by number of the item.
+    Sorted by property number; within a property, first dates and numbers, by text and statement, then claims, by number of
+    the item.
     """
     return [asdict(fact) for fact in sorted(facts, key=_order_fact)]
 
@@ -87,7 +87,7 @@ def _read_item_facts(calls: Sequence[Call], rows: Sequence[Row]) -> list[Json]:
 
 
 def _read_tagged_labels(rows: Iterable[Row], language: str) -> dict[str, str]:
-    """Return id → label: in the language, or the one for all languages where it has none."""
+    """Return id → label: in the language, else the one for all languages."""
     found: dict[str, list[tuple[bool, str]]] = defaultdict(list)
     for row in rows:
         found[row["thing"].removeprefix(ENTITY)].append((row["tag"] != language, row["label"]))
@@ -95,7 +95,7 @@ def _read_tagged_labels(rows: Iterable[Row], language: str) -> dict[str, str]:
 
 
 def _list_claims(rows: Iterable[Row], labels: Mapping[str, str]) -> Iterator[Fact]:
-    """Yield the direct claims of one item to items, each with the first of the statements that say it."""
+    """Yield the direct claims of one item to items, each with the first of its statements."""
     claims: set[tuple[str, str]] = set()
     statements: dict[tuple[str, str], list[str]] = defaultdict(list)
     for row in rows:
@@ -112,7 +112,7 @@ def _list_claims(rows: Iterable[Row], labels: Mapping[str, str]) -> Iterator[Fac
 
 
 def _list_literals(rows: Iterable[Row], labels: Mapping[str, str]) -> Iterator[Fact]:
-    """Yield the dates and numbers of one item, each with what its value nodes say of it."""
+    """Yield the dates and numbers of one item, each with precision or unit from its value nodes."""
     meanings: dict[tuple[str, str, str | None], set[tuple[int | None, Qid | None]]] = defaultdict(set)
     for row in rows:
         value = _read_literal(row["value"])
@@ -130,7 +130,7 @@ def _list_literals(rows: Iterable[Row], labels: Mapping[str, str]) -> Iterator[F
 
 
 def _read_literal(text: str) -> str | None:
-    """Return a date (tidy_date), or a number in canonical form."""
+    """Return a date (tidy_date) or a number in canonical form; None for neither."""
     return canonical_number(text) if date_key(text) is None else tidy_date(text)
 
 
@@ -140,7 +140,7 @@ def _read_unit(row: Row) -> Qid | None:
 
 
 def _pid_of(predicate: str) -> str:
-    """Return the property of a predicate that leads to values or to statements."""
+    """Return the PID at the end of a predicate's IRI."""
     return predicate.rpartition("/")[2]
 
 

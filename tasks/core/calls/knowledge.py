@@ -1,8 +1,9 @@
-"""What a Wikidata is asked: who bears a name, what an item is called, is now and says, which facts a property has.
+"""Calls to a Wikidata: items with a name, labels, descriptions, redirects, neighbours and aliases of items, and facts of a
+property.
 
-Every Wikidata (SPARQL endpoint or local graph) answers the same calls with the same JSON bodies; a parity test holds
-them to it. All lists are in a fixed order, so that answers can be compared and recorded byte for byte. The graph of one hop
-around an item is item_facts.py, paths are paths.py.
+Every Wikidata (SPARQL endpoint or local graph) answers the same calls with the same JSON bodies; a parity test checks
+that. All lists have a fixed order, so that responses can be compared and recorded byte for byte. See item_facts.py for the
+facts of an item, and paths.py for paths.
 """
 
 from collections import defaultdict
@@ -56,23 +57,23 @@ HUMAN = Qid("Q5")
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """One item that bears a name."""
+    """One item with a given name."""
 
     qid: Qid
     via: Literal["label", "alias"]
-    """What of the item the name is."""
+    """Whether the name is the item's label or an alias."""
 
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """What a Wikidata says of an item, in one language."""
+    """Label, description and article of an item, in one language."""
 
     label: str | None
     description: str | None
     title: str | None
     """Title of the English Wikipedia article."""
     modified: str | None
-    """When the item was last changed (ISO 8601), or the date of the dump; None when the source does not say."""
+    """Last change of the item (ISO 8601), or date of the dump; None if the source lacks it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +86,7 @@ class Neighbour:
 
 
 class LocalGraph(Protocol):
-    """The look-ups of a local graph (tasks/graph/lookup.py) that answer calls."""
+    """Look-ups of a local graph (tasks/graph/lookup.py) for answering calls."""
 
     def find(self, names: Iterable[str], language: str) -> dict[str, list[Candidate]]: ...
     def describe(self, qids: Iterable[str], language: str) -> dict[Qid, Description]: ...
@@ -100,57 +101,58 @@ class LocalGraph(Protocol):
 
 
 def call_find_items(service: str, name: str, language: str = "en") -> Call:
-    """Ask which items have a name as label or alias, exactly."""
+    """Make the call for the items whose label or alias is exactly a name."""
     return FIND_ITEMS.call(service, name=name, language=language)
 
 
 def call_describe_item(service: str, qid: str, language: str = "en") -> Call:
-    """Ask for an item's label, description and English article."""
+    """Make the call for an item's label, description and English article."""
     return DESCRIBE_ITEMS.call(service, qid=qid, language=language)
 
 
 def call_resolve_item(service: str, qid: str, language: str = "en") -> Call:
-    """Ask which item a QID stands for now: items that were merged leave redirects behind."""
+    """Make the call for the current item of a QID: merged items become redirects."""
     return RESOLVE_ITEM.call(service, qid=qid, language=language)
 
 
 def call_neighbours(service: str, qid: str, pids: Sequence[str], language: str = "en") -> Call:
-    """Ask for an item's direct claims of some properties."""
+    """Make the call for an item's direct claims of some properties."""
     return NEIGHBOURS.call(service, qid=qid, pids=sorted(pids, key=id_number), language=language)
 
 
 def call_label(service: str, entity_id: str, language: str = "en") -> Call:
-    """Ask for the label of an item or property."""
+    """Make the call for the label of an item or property."""
     return LABEL.call(service, id=entity_id, language=language)
 
 
 def call_aliases(service: str, qid: str, language: str = "en") -> Call:
-    """Ask for the names of an item beside its label."""
+    """Make the call for the aliases of an item."""
     return ALIASES.call(service, qid=qid, language=language)
 
 
 def call_list_facts(service: str, pid: str, after: str | None, limit: int, language: str = "en") -> Call:
-    """Ask for the next facts of a property, up to `limit` subjects behind `after`."""
+    """Make the call for the next facts of a property, up to `limit` subjects after `after`."""
     return LIST_FACTS.call(service, pid=pid, after=after, limit=limit, language=language)
 
 
 def call_item_states(service: str, ids: Iterable[str], language: str, on: str) -> Call:
-    """Ask when items were last changed and what they and properties are called; `on`: ISO 8601, UTC, another look another call."""
+    """Make the call for the last changes of items and the labels of items and properties; `on` (ISO 8601, UTC) makes each
+    check a separate call."""
     return ITEM_STATES.call(service, ids=sorted(ids), language=language, on=on)
 
 
 def read_candidates(body: Any) -> list[Candidate]:
-    """Read the answer to find_items."""
+    """Parse the body of find_items."""
     return [Candidate(Qid(found["qid"]), found["via"]) for found in body]
 
 
 def read_description(body: Any) -> Description:
-    """Read the answer to describe_items."""
+    """Parse the body of describe_items."""
     return Description(body["label"], body["description"], body["title"], body["modified"])
 
 
 def write_description(known: Description) -> Json:
-    """Return the answer to describe_items."""
+    """Format the body of describe_items."""
     return {
         "label": known.label,
         "description": known.description,
@@ -160,35 +162,35 @@ def write_description(known: Description) -> Json:
 
 
 def read_neighbours(body: Any) -> list[Neighbour]:
-    """Read the answer to neighbours."""
+    """Parse the body of neighbours."""
     return [Neighbour(Pid(edge["pid"]), Qid(edge["qid"]), edge["label"]) for edge in body]
 
 
 def read_fact_pairs(body: Any) -> list[tuple[Qid, Qid]]:
-    """Read the answer to list_facts as (subject, value)."""
+    """Parse the body of list_facts to (subject, value) pairs."""
     return [(Qid(fact["subject"]), Qid(fact["object"])) for fact in body]
 
 
 def read_label(body: Any) -> str | None:
-    """Read the answer to label."""
+    """Parse the body of label."""
     return None if body is None else str(body)
 
 
 def read_aliases(body: Any) -> list[str]:
-    """Read the answer to aliases."""
+    """Parse the body of aliases."""
     return [str(alias) for alias in body]
 
 
 def choose_candidate(candidates: Sequence[Candidate]) -> Candidate:
-    """Return the candidate with the smallest number, items with the name as label before those with it as alias.
+    """Return the candidate with the smallest QID number, matches by label before those by alias.
 
-    The paper's rule (Appendix B, "QID disambiguation"): small numbers were given early, to what is widely known.
+    The paper's rule (Appendix B, "QID disambiguation"): small numbers were assigned early, to widely known entities.
     """
     return min(candidates, key=lambda candidate: (candidate.via != "label", id_number(candidate.qid)))
 
 
 def list_item_terms(calls: Sequence[Call]) -> Terms:
-    """Return the terms of calls about items, in one language."""
+    """Return the VALUES blocks of calls about items, in one language."""
     language = literal_term(check_language(str(calls[0].parts["language"])))
     return {"language": [language], **_list_items(calls)}
 
@@ -277,7 +279,7 @@ def _read_states(calls: Sequence[Call], rows: Sequence[Row]) -> list[Json]:
 
 
 def _choose_label(rows: Sequence[Row], entity: str, language: str) -> str | None:
-    """Return a label in the language, or the one for all languages where there is none."""
+    """Return a label in the language, else the one for all languages."""
     found = [row for row in rows if row["entity"].removeprefix(ENTITY) == entity]
     return find_first(row["label"] for row in found if row["language"] == language) or find_first(
         row["label"] for row in found
@@ -325,7 +327,7 @@ FIND_ITEMS = Operation(
     graph=_find_in_graph,
     world=lambda parts: [f"name en {parts['name']}"] if parts["language"] == "en" else None,
 )
-"""Body: `[{"qid", "via": "label" or "alias"}]`, labels first, then by number of the QID; one entry a QID."""
+"""Body: `[{"qid", "via": "label" or "alias"}]`, labels first, then by number of the QID; one entry per QID."""
 
 
 def _describe_from_graph(graph: LocalGraph, parts: Sequence[Parts], language: str) -> list[Json]:
@@ -349,7 +351,7 @@ DESCRIBE_ITEMS = Operation(
     graph=_describe_from_graph,
     rests_on=_rest_on_description,
 )
-"""Body: `{"label", "description", "title", "modified"}`, each null when unknown; a QID nobody knows gives nulls."""
+"""Body: `{"label", "description", "title", "modified"}`, each null when unknown; an unknown QID gives nulls."""
 
 
 def _label_from_graph(graph: LocalGraph, parts: Sequence[Parts], language: str) -> list[Json]:
@@ -373,7 +375,7 @@ LABEL = Operation(
     graph=_label_from_graph,
     rests_on=lambda parts, body: rest_on_labels({str(parts["id"]): body}, parts),
 )
-"""Body: the label of an item or property, or null when it has none in the language nor one for all languages."""
+"""Body: the label of an item or property, or null when it has neither one in the language nor one for all languages."""
 
 
 def _list_aliases_of_graph(graph: LocalGraph, parts: Sequence[Parts], language: str) -> list[Json]:
@@ -397,7 +399,7 @@ ALIASES = Operation(
     graph=_list_aliases_of_graph,
     rests_on=rest_on_item,
 )
-"""Body: the aliases of an item in the language and those for all languages, sorted, each once; a label is none of them."""
+"""Body: the aliases of an item in the language and those for all languages, sorted, each once, without labels."""
 
 
 def _resolve_in_graph(graph: LocalGraph, parts: Sequence[Parts], _language: str) -> list[Json]:
@@ -413,10 +415,10 @@ RESOLVE_ITEM = Operation(
     sparql=Sparql(files=("wikidata/resolve_item",), own=("qid",), terms=_list_items, read=by_texts(_read_resolved)),
     graph=_resolve_in_graph,
     has_labels=False,
-    # what is a redirect has no date of change of its own
+    # a redirect has no date of change of its own
     rests_on=lambda parts, body: rest_on_item(parts, body) if body == parts["qid"] else None,
 )
-"""Body: the QID that it redirects to, through as many redirects as there are; itself when it is no redirect."""
+"""Body: the QID at the end of its redirects; itself when it is no redirect."""
 
 
 def _neighbours_from_graph(graph: LocalGraph, parts: Sequence[Parts], language: str) -> list[Json]:
@@ -460,8 +462,8 @@ LIST_FACTS = Operation(
     has_labels=False,
     world=lambda parts: [f"facts {parts['pid']}"],
 )
-"""Body: `[{"subject", "object"}]`, direct item claims of the property by number of subject, then object; only subjects behind
-`after`; a subject is never cut in two, so up to `limit` subjects."""
+"""Body: `[{"subject", "object"}]`, direct item claims of the property by number of subject, then object; up to `limit`
+subjects after `after`, each with all its claims."""
 
 ITEM_STATES = Operation(
     "item_states",

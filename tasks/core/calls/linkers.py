@@ -1,11 +1,11 @@
-"""What is asked of Falcon 2.0 and of DBpedia, and how their replies are read (MultiHal, paper §2.2, Appendix C, Listing 1).
+"""Calls to Falcon 2.0 and DBpedia for entity linking, and their responses (MultiHal, paper §2.2, Appendix C, Listing 1).
 
-Linkers give some resources with characters of the title that DBpedia escapes (a percent sign, quotes); they are sent
-escaped, since an endpoint refuses the whole query for one IRI that is none.
+Linkers return some resources with unescaped characters that DBpedia escapes (a percent sign, quotes); they are sent
+escaped, since an endpoint refuses a whole query for one invalid IRI.
 
-The reply is recorded as it came, because its form has changed over the years: a better reader re-reads, and asks
-nothing again. Since 2022 a link is an object with `URI` and `surface form`; before, it was a pair whose order is not
-reliable and is told by what looks like a URI. Any list may be missing or null, and candidates repeat.
+Falcon's response is recorded unchanged, because its format has changed over the years: a better parser can read it again
+without a new request. Since 2022 a link is an object with `URI` and `surface form`; before, it was a pair of unreliable
+order, in which the URI is recognised by its form. Any list may be missing or null, and candidates repeat.
 """
 
 import re
@@ -23,17 +23,17 @@ from factmill.tasks.text.ids import id_number, is_pid, is_qid
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """One candidate that Falcon links a part of the text to."""
+    """One candidate entity or relation for a mention in the text."""
 
     id: str
     """QID, PID, or the URI of a DBpedia resource."""
     surface: str
-    """The words of the text, as Falcon cut them."""
+    """The mention in the text, as Falcon delimits it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Links:
-    """What Falcon found in a text: each candidate once, in its order."""
+    """Candidates that Falcon found in a text, each once, in its order."""
 
     items: tuple[Link, ...]
     properties: tuple[Link, ...]
@@ -42,12 +42,12 @@ class Links:
 
 
 def call_link(service: str, text: str, k: int = 3) -> Call:
-    """Ask for the entities and relations of a text, with up to k candidates for each mention."""
+    """Make the call for the entities and relations of a text, with up to k candidates per mention."""
     return LINK.call(service, text=text, k=k)
 
 
 def read_links(body: Any) -> Links:
-    """Read the answer to link; what is no link (no URI, an id of another kind) is left out."""
+    """Parse the body of link, skipping invalid links (no URI, an id of another kind)."""
     return Links(
         items=_collect(body.get("entities_wikidata"), is_wanted=is_qid),
         properties=_collect(body.get("relations_wikidata"), is_wanted=is_pid),
@@ -82,24 +82,24 @@ def _is_uri(text: Any) -> TypeGuard[str]:
 
 
 LINK = Operation("link", service="falcon", parts={"text": is_text, "k": is_count}, read=read_links)
-"""Body: Falcon's own JSON object, as it came."""
+"""Body: Falcon's own JSON object, unchanged."""
 
 
 _TO_ESCAPE = re.compile(r'%(?![0-9A-Fa-f]{2})|["^`\\]')
 
 
 def call_same_as(service: str, resource: str) -> Call:
-    """Ask which items of Wikidata a resource is the same as."""
+    """Make the call for the Wikidata items that a DBpedia resource is the same as."""
     return SAME_AS.call(service, resource=resource)
 
 
 def read_same_as(body: Any) -> str | None:
-    """Return the item, the one with the smallest number where there are several; None when there is none."""
+    """Parse the body of same_as: the item with the smallest number; None if there is none."""
     return body[0] if body else None
 
 
 def _resource_of(call: Call) -> str:
-    """Return the resource as DBpedia names it."""
+    """Return the call's resource IRI, escaped as in DBpedia."""
     return _TO_ESCAPE.sub(lambda found: f"%{ord(found[0]):02X}", str(call.parts["resource"]))
 
 

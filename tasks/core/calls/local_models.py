@@ -1,21 +1,21 @@
-"""What is asked of a translator and of a language model that weighs texts, and the form of their answers; a replay needs no model.
+"""Calls to translators and perplexity models, and their responses; a replay needs no model.
 
-One call a text, so that the recorder serves each text again, whatever it was asked with. The name of a service holds the
-model, since a call does not name it.
+There is one call per text, so that the call cache can serve each text independently of its batch. The identity of the
+service contains the model, since a call does not name it.
 
-The text's first token depends on the model's start token (BOS) where it has one, and is then weighed like the others; a
-model without one weighs from the second token on. `tokens` counts the tokens that were weighed, never the start token and
-no end token: a text is not taken to end where it ends.
+If the model has a start token (BOS), the probability of the first token is conditioned on it and counts; a model without one
+scores from the second token on. `tokens` counts the scored tokens, without start and end token: the end of a text is not
+scored.
 
-What a CPU makes of a model differs from another's in the last bits of its floats. Of 3,944 texts of the embedded world,
-weighed in ten ways (CTranslate2's generic, AVX, AVX2 and AVX-512 code; MKL and oneDNN, each as it likes and as on older
-CPUs), all perplexities agree to three digits, and all but one to four in a thousand to four. So three digits count.
+CPUs differ in the last bits of a model's floats. For 3,944 texts of the embedded world, scored in ten ways (CTranslate2's
+generic, AVX, AVX2 and AVX-512 code; MKL and oneDNN, each by default and as on older CPUs), all perplexities agree to three
+digits, and all but one to four in a thousand agree to four digits. So three digits count.
 
-JSON has no infinity, so a text that a model holds impossible has null for its logarithm, and an infinite perplexity. A
-text of which nothing is weighed (an empty one; one token without a start token), one that is longer than a model reads,
-and one whose logarithm is no number have no perplexity: they are failed replies `unweighable: <reason>: <detail>`.
+JSON has no infinity, so a text that a model holds impossible has null as its logarithm, and an infinite perplexity. A text
+without a scored token (an empty one; one token without a start token), a text longer than the model's context, and one
+whose logarithm is not a number have no perplexity: they are failed responses `unweighable: <reason>: <detail>`.
 
-A text that cannot be translated rightly is a failed reply `untranslatable: <reason>: <detail>`.
+A text that cannot be translated reliably is a failed response `untranslatable: <reason>: <detail>`.
 """
 
 import math
@@ -36,17 +36,17 @@ class Part:
 
 
 def call_translate_text(service: str, text: str, language: str) -> Call:
-    """Ask for an English text in another language."""
+    """Make the call to translate an English text into another language."""
     return TRANSLATE_TEXT.call(service, text=text, language=language)
 
 
 def call_translate_path(service: str, parts: Sequence[str], labels: Sequence[str | None], language: str) -> Call:
-    """Ask for the parts of a path in another language."""
+    """Make the call to translate the parts of a path into another language."""
     return TRANSLATE_PATH.call(service, parts=list(parts), labels=list(labels), language=language)
 
 
 def read_parts(body: Any) -> list[Part]:
-    """Read the answer to translate_path."""
+    """Parse the body of translate_path."""
     return [Part(part["text"], part["origin"]) for part in body]
 
 
@@ -61,7 +61,7 @@ TRANSLATE_PATH = Operation(
     parts={"parts": is_list_of(is_text), "labels": is_list_of(is_none_or(is_text)), "language": is_text},
     read=read_parts,
 )
-"""`labels`: Wikidata's own in the language, or null, one a part. Body: `[{"text", "origin"}]`, one a part; origin as
+"""`labels`: Wikidata's own in the language, or null, one per part. Body: `[{"text", "origin"}]`, one per part; origin: see
 text.translating.translation.PartOrigin."""
 
 
@@ -71,16 +71,16 @@ Reason = Literal["nothing_to_weigh", "too_long", "unknown_characters", "no_numbe
 
 @dataclass(frozen=True, slots=True)
 class Weighed:
-    """How probable a model holds a text."""
+    """Log probability of a text under a model."""
 
     log_probability: float
-    """Natural logarithm, 0 at most; −∞ for a text that the model holds impossible."""
+    """Natural logarithm, at most 0; −∞ for a text that the model holds impossible."""
     tokens: int
-    """How many tokens it is the sum of, 1 at least."""
+    """Number of tokens summed over, at least 1."""
 
     @property
     def perplexity(self) -> float:
-        """exp(−logarithm ÷ tokens), to three digits: 1 for a certain text, ∞ for an impossible one or what is beyond a float."""
+        """exp(−logarithm ÷ tokens), to three digits: 1 for a certain text, ∞ for an impossible one or on overflow."""
         try:
             return float(f"{math.exp(-self.log_probability / self.tokens):.{_DIGITS}g}")
         except OverflowError:
@@ -101,18 +101,18 @@ NOTHING = Unweighable("nothing_to_weigh", "the text has no token after the first
 
 
 def call_perplexity(service: str, text: str) -> Call:
-    """Ask how probable a text is."""
+    """Make the call for the log probability of a text."""
     return PERPLEXITY.call(service, text=text)
 
 
 def read_weighed(body: Any) -> Weighed:
-    """Read the answer to perplexity."""
+    """Parse the body of perplexity."""
     log_probability = body["log_probability"]
     return Weighed(-math.inf if log_probability is None else float(log_probability), int(body["tokens"]))
 
 
 def add_up(logs: Sequence[float]) -> Outcome:
-    """Return the sum of the logarithms of a text's tokens; their order does not matter to the last bit."""
+    """Sum the log probabilities of a text's tokens, independently of their order to the last bit."""
     if not logs:
         return NOTHING
     if any(math.isnan(log) or log == math.inf for log in logs):
@@ -121,7 +121,7 @@ def add_up(logs: Sequence[float]) -> Outcome:
 
 
 def write_reply(outcome: Outcome) -> Reply:
-    """Return the reply that tells how probable a text is, or why that cannot be told."""
+    """Make the response with a text's log probability, or with the reason why it has none."""
     if isinstance(outcome, Unweighable):
         return Reply(None, "failed", f"unweighable: {outcome.reason}: {outcome.detail}")
     log_probability = None if outcome.log_probability == -math.inf else outcome.log_probability
@@ -129,7 +129,7 @@ def write_reply(outcome: Outcome) -> Reply:
 
 
 def name_scorer(url: str, model_name: str) -> str:
-    """Return the identity of a model behind a server, for calls that do not name their model."""
+    """Return the service identity of a model behind a server, for calls that do not name their model."""
     return f"{url}#{model_name}"
 
 

@@ -1,8 +1,8 @@
-"""What services can be asked: one record an operation, which says all that there is to know of it.
+"""Operations of services: one record per operation holds everything that clients, graphs and the call cache need.
 
-A record is known by its name as soon as it is made, wherever that is: those of the house are made beside their readers in
-this folder, one of a benchmark in its own package. Clients, graphs, the recorder and `--since` look it up by the name that a
-call bears, so that a new look-up is one record and nothing else:
+Making a record registers it by name. factmill's own are made next to their parsers in this folder, those of a benchmark in
+its own package. Clients, graphs, the call cache and `--since` find a record by the name in a call, so a new look-up needs
+one record and nothing else:
 
     DESCRIPTIONS = Operation(
         "descriptions",
@@ -31,63 +31,63 @@ T_co = TypeVar("T_co", covariant=True)
 Parts = Mapping[str, Any]
 """Parts of a call by name."""
 Get = Callable[..., Any]
-"""Asks a MediaWiki: action and parameters → the JSON of its answer."""
+"""Sends a request to a MediaWiki: action and parameters → JSON of the response."""
 Terms = Mapping[str | tuple[str, ...], Sequence[Any]]
-"""Variable, or several, of a VALUES block → its rows: terms, or as many together."""
+"""Variable or variables of a VALUES block → its rows: terms, or tuples of terms."""
 ServiceName = Literal["wikidata", "wikipedia", "pageviews", "falcon", "dbpedia", "model", "translator", "world"]
 
 
 @dataclass(frozen=True, slots=True)
 class Thing:
-    """One thing that a reply rests on."""
+    """An item, label or page that a response depends on."""
 
     kind: Literal["item", "label", "page"]
     name: str
     """QID, PID or title."""
     how: str = ""
-    """Language of a label; `follow` or `stay` of a title: whether redirects are followed."""
+    """For a label its language; for a title `follow` or `stay`: whether redirects are followed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Dependency:
-    """A thing that a reply rests on, and how it shows whether the reply would come again."""
+    """A dependency of a response, and the conditions under which the response is still valid."""
 
     thing: Thing
     says: Mapping[str, Json] = field(default_factory=dict)
-    """What the reply itself says of the thing, which must be in its state now."""
+    """Values of the thing in the response, which its current state must equal."""
     by_date: bool = True
-    """The thing must not have changed since the reply came either."""
+    """The thing must also be unchanged since the response."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sparql:
-    """How calls become a SPARQL query, and its solutions their bodies."""
+    """How to turn calls into a SPARQL query, and its solutions into response bodies."""
 
     files: tuple[str, ...] = ()
-    """The query below sparql/; where there are two, one for each number of `hops`."""
+    """File of the query below sparql/; if there are two, one per number of `hops`."""
     text: str = ""
-    """The query itself, where it is no file of the project."""
+    """Text of the query, if it is no file of the project."""
     own: tuple[str, ...] = ()
-    """Parts in which calls that share a query may differ; without any each call has its own."""
+    """Parts in which calls that share a query may differ; if empty, each call has its own query."""
     terms: Callable[[Sequence[Call]], Terms]
-    """Calls that share a query → what its VALUES blocks hold; ValueError for a value that cannot stand there. Where one is
-    empty, so is the answer, and nothing is asked."""
+    """Calls that share a query → contents of its VALUES blocks; ValueError for an invalid value. If a block is empty, so is
+    the response, and no request is sent."""
     limit: str = ""
     """Part with the number for the query's LIMIT."""
     read: Callable[[Sequence[Call], Sequence[Solution]], list[Json]]
     """Calls that share a query, and its solutions in any order → the body of each call."""
 
     def find_file(self, parts: Parts) -> str:
-        """Return the file of the query that answers a call."""
+        """Return the query file for a call with these parts."""
         return self.files[parts["hops"] - 1 if len(self.files) > 1 else 0]
 
     def find_likeness(self, call: Call) -> str:
-        """Return what calls must have in common to share a query."""
+        """Return a key that is equal for calls that can share a query."""
         shared = {name: value for name, value in call.parts.items() if name not in self.own}
         return f"{call.operation} {canonical_json(shared)}" if self.own else call.key
 
     def fill(self, query: str, calls: Sequence[Call]) -> str:
-        """Return the query with the values of calls that share it."""
+        """Fill the values of calls into the query that they share."""
         for variables, rows in self.terms(calls).items():
             if isinstance(variables, str):
                 query = fill_values(query, variables, rows)
@@ -98,38 +98,38 @@ class Sparql:
 
 @dataclass(frozen=True, slots=True)
 class Operation(Generic[T_co]):
-    """One thing that a service can be asked; T: what its reply is read as."""
+    """One operation of a service; T: type of its parsed response."""
 
     name: str
-    """Stands in calls and in all that is recorded of them."""
+    """Name in calls and in their records."""
     _: KW_ONLY
     service: ServiceName
     parts: Mapping[str, Callable[[Any], bool]]
-    """Parts of a call → whether a value can stand there."""
+    """Part of a call → check of its value."""
     optional: tuple[str, ...] = ()
     """Parts that may be left out."""
     read: Callable[[Any], T_co]
-    """Reads the body of a reply."""
+    """Parser of a response body."""
     sparql: Sparql | None = None
-    """How a SPARQL endpoint is asked."""
+    """Mapping to a query of a SPARQL endpoint."""
     wiki: Callable[[Get, Sequence[Call]], list[Reply]] | None = None
-    """How a MediaWiki is asked."""
+    """Function that fetches the responses from a MediaWiki."""
     together: bool = False
-    """A MediaWiki is asked for the titles of several calls at once."""
+    """One MediaWiki request can hold the titles of several calls."""
     graph: Callable[[Any, Sequence[Parts], str], list[Json]] | str = ""
-    """How a local graph (tasks/graph/lookup.py) answers: graph, parts of calls, their language → a body each. Or why it does
-    not."""
+    """Look-up in a local graph (tasks/graph/lookup.py): graph, parts of calls, their language → one body each. Or a text: why
+    graphs do not support it."""
     has_labels: bool = True
-    """Its reply depends on the language, which a graph must have been loaded in."""
+    """The response depends on the language, in which a graph must have been loaded."""
     rests_on: Callable[[Parts, Any], list[Dependency] | None] | None = None
-    """Parts and body → what the reply rests on (`--since`); None: on more than can be looked at."""
+    """Parts and body → dependencies of the response (`--since`); None: they cannot be checked."""
     world: Callable[[Parts], list[str] | None] | None = None
-    """Parts → what of the embedded world a reply rests on (freshness.py), where it is not what `rests_on` says."""
+    """Parts → contents of the embedded world that a response depends on (freshness.py), if `rests_on` does not give them."""
     lasts_from: Callable[[Parts], datetime] | None = None
-    """Parts → from when on replies are never answered otherwise again, however old they are."""
+    """Parts → time from which a response is immutable."""
 
     def __post_init__(self) -> None:
-        """Make the record known; ValueError when another one has its name."""
+        """Register the record; ValueError when another one has its name."""
         if self.name in _KNOWN:
             raise ValueError(f"there is an operation {self.name} already; give this one another name")
         _KNOWN[self.name] = self
@@ -140,13 +140,13 @@ class Operation(Generic[T_co]):
         return self.sparql.files if self.sparql else ()
 
     def call(self, service: str, **parts: Json) -> Call:
-        """Return the call with these parts; ValueError where they are not those of the operation."""
+        """Make the call with these parts; ValueError if they are not those of the operation."""
         if wrong := (parts.keys() - self.parts.keys()) | (self.parts.keys() - parts.keys() - set(self.optional)):
             raise ValueError(f"{self.name}: expected the parts {', '.join(self.parts)}; see {', '.join(sorted(wrong))}")
         return Call(service, self.name, parts)
 
     def find_wrong_part(self, parts: Parts) -> str | None:
-        """Return which part of a call is missing or has a value that cannot be, or None."""
+        """Return a message about a missing part or an invalid value, or None."""
         for name, is_right in self.parts.items():
             if name not in parts and name not in self.optional:
                 return f"{name} is missing"
@@ -159,20 +159,20 @@ _KNOWN: dict[str, Operation[Any]] = {}
 
 
 def list_operations() -> list[Operation[Any]]:
-    """Return all operations: ours, and those that packages of benchmarks have made so far."""
+    """Return all operations: factmill's own, and those registered so far by benchmark packages."""
     _make_own()
     return list(_KNOWN.values())
 
 
 def find_operation(name: str) -> Operation[Any] | None:
-    """Return an operation by name; None where none has it."""
+    """Return an operation by name; None if there is none."""
     _make_own()
     return _KNOWN.get(name)
 
 
 @cache
 def _make_own() -> None:
-    """Import the modules that make our own records; they import this one."""
+    """Import the modules that register factmill's own records; they import this one."""
 
 
 def is_text(value: Any) -> bool:
@@ -191,27 +191,27 @@ def is_property(value: Any) -> bool:
 
 
 def is_count(value: Any) -> bool:
-    """True for a number of things, 1 or more."""
+    """True for a whole number of 1 or more."""
     return isinstance(value, int) and value > 0
 
 
 def is_list_of(is_right: Callable[[Any], bool]) -> Callable[[Any], bool]:
-    """Return what is true for a list of such values."""
+    """Return a check for lists of such values."""
     return lambda value: isinstance(value, list) and all(map(is_right, value))
 
 
 def is_none_or(is_right: Callable[[Any], bool]) -> Callable[[Any], bool]:
-    """Return what is true for None, and for such a value."""
+    """Return a check for None and such values."""
     return lambda value: value is None or is_right(value)
 
 
 def rest_on_item(parts: Parts, _body: Any) -> list[Dependency]:
-    """Return that a reply rests on the item that was asked for."""
+    """Return the requested item as the only dependency of a response."""
     return [Dependency(Thing("item", str(parts["qid"])))]
 
 
 def rest_on_labels(named: Mapping[str, str | None], parts: Parts) -> list[Dependency]:
-    """Return that a reply rests on how it calls items and properties (id → label)."""
+    """Return dependencies of a response on its labels of items and properties (id → label)."""
     language = str(parts.get("language", "en"))
     return [
         Dependency(Thing("label", name, language), {"label": label}, by_date=False) for name, label in named.items()

@@ -1,4 +1,4 @@
-"""How often an English article was viewed, as the Pageviews API counts it, and the days of which views are counted."""
+"""Calls for the page views of English articles (Pageviews API), and windows of days to count."""
 
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
@@ -9,33 +9,33 @@ from factmill.tasks.core.calls.operation import Operation, Parts, is_text
 from factmill.tasks.errors import UsageError
 
 _COUNTED_AFTER = timedelta(days=3)
-"""Days that are over are counted to the end within two."""
+"""Delay after which counts are final: Wikimedia completes the counts of a day within two days."""
 FIRST_DAY_OF_VIEWS = date(2015, 7, 1)
-"""Wikimedia publishes page views from this day on."""
+"""First day of page views published by Wikimedia."""
 
 
 @dataclass(frozen=True, slots=True)
 class ViewWindow:
-    """Days of which views are counted, both ends included."""
+    """Days on which views are counted, both ends included."""
 
     first: date
     last: date
 
     @property
     def start(self) -> str:
-        """The first day as the Pageviews API takes it: 20221122."""
+        """The first day in the format of the Pageviews API: 20221122."""
         return self.first.strftime("%Y%m%d")
 
     @property
     def end(self) -> str:
-        """The last day as the Pageviews API takes it."""
+        """The last day in the format of the Pageviews API."""
         return self.last.strftime("%Y%m%d")
 
 
 def open_window(cut_off: date, days: int) -> ViewWindow:
-    """Return the `days` days before a cut-off, which is not one of them.
+    """Return the `days` days before a cut-off, which is excluded.
 
-    UsageError for fewer than one day, and where the days begin before page views were published.
+    UsageError for fewer than one day, and for a window that begins before page views were published.
     """
     if days < 1:
         raise UsageError(f"{days} days of page views: expected 1 or more")
@@ -48,17 +48,17 @@ def open_window(cut_off: date, days: int) -> ViewWindow:
 
 
 def last_twelve_months(epoch: date) -> ViewWindow:
-    """Return the last 12 full months before the epoch's own."""
+    """Return the last 12 full months before the month of the epoch."""
     return ViewWindow(epoch.replace(year=epoch.year - 1, day=1), epoch.replace(day=1) - timedelta(1))
 
 
 def call_pageviews(service: str, title: str, start: str, end: str) -> Call:
-    """Ask for the views of an English article from day `start` to day `end` (YYYYMMDD, both included)."""
+    """Make the call for the views of an English article from day `start` to day `end` (YYYYMMDD, both included)."""
     return PAGEVIEWS.call(service, title=title, start=start, end=end)
 
 
 def read_views(body: Any) -> int | None:
-    """Read the answer to pageviews: views of all the days, or None for an article that the API does not know."""
+    """Parse the body of pageviews: total views over the days, or None for an article that the API does not know."""
     return None if body is None else int(body["views"])
 
 

@@ -1,19 +1,18 @@
-"""Paths by calls to a Wikidata that answers over the network: the questions, their answers, and what is made of them.
+"""Find paths by calls to a Wikidata over the network: the calls, their responses, and the tables of paths.
 
-One call asks for the paths of one pair with one number of hops, so that its answer serves again however calls are
-bundled, whatever properties are ignored, however many paths are kept, and whether all hops are wanted: these choices
-are made here, from the answers. Bodies hold ids as Wikidata writes them (Q64, P17) and null for what there is none of,
-each path once, in the order of core/paths.py.
+A call is for the paths of one pair with one number of hops, so that its response is reusable for any bundling of calls,
+ignored properties, maximum number of paths, and search depth: these choices are applied here, to the responses. Bodies
+hold ids as Wikidata writes them (Q64, P17), null for absent values, and each path once, in the order of core/paths.py.
 
-| operation | parts | body of the reply |
+| operation | parts | body of the response |
 |---|---|---|
 | item_paths | subject, object, hops | `[{"backward", "path"}]`; path: the property at one hop; property, item, property at two |
 | date_paths | subject, date (1952-03-11, 1952-03 or 1952), properties (sorted), hops | `[{"path", "qualifier", "statement", "value", "precision", "unit", "main"}]`; path ends in the statement's property |
 | number_paths | subject, number (canonical), unit (null for any), properties (sorted), hops | as of date_paths |
 
-Numbers are canonical in `value` and `main`, since endpoints keep them by value and not as they were written. Endpoints are
-trusted to leave nothing out, not to leave everything else out: dates and numbers are compared once more from their text, so
-that an engine's idea of equal numbers does not matter, and calls about one item may share a query.
+Numbers are canonical in `value` and `main`, since endpoints store their value and not their spelling. Endpoints are trusted
+to return all matches, but not only matches: dates and numbers are compared again from their text, so that an engine's
+equality of numbers does not matter, and calls about one item may share a query.
 """
 
 from collections import defaultdict
@@ -59,7 +58,7 @@ from factmill.tasks.text.ids import id_number, is_pid
 from factmill.tasks.text.values.literals import DAY, UNITLESS, Date, Number, canonical_number, date_key, read_plain_date
 
 Ask = Callable[[Sequence[Call]], Sequence[Reply]]
-"""Answers calls, in their order; a recorder may stand behind it."""
+"""Sends calls and returns their responses in order; a call cache may be behind it."""
 PathRow = tuple[Any, ...]
 """A row of ITEM_PATHS or LITERAL_PATHS without its pair."""
 
@@ -72,12 +71,12 @@ _Walk = tuple[int | None, int, int | None]
 
 
 def call_item_paths(service: str, subject: int, target: int, hops: int) -> Call:
-    """Ask for the paths of so many hops between two items, in both directions."""
+    """Make the call for the paths of `hops` hops between two items, in both directions."""
     return FIND_ITEM_PATHS.call(service, subject=f"Q{subject}", object=f"Q{target}", hops=hops)
 
 
 def call_literal_paths(service: str, subject: int, wanted: Date | Number, properties: Iterable[int], hops: int) -> Call:
-    """Ask for the paths of so many hops from an item to a date or number in values of these properties."""
+    """Make the call for the paths of `hops` hops from an item to a date or number in values of these properties."""
     parts: dict[str, Json] = {"subject": f"Q{subject}", "properties": [f"P{pid}" for pid in sorted(properties)]}
     if isinstance(wanted, Date):
         return FIND_DATE_PATHS.call(service, **parts, date=str(wanted), hops=hops)
@@ -85,13 +84,13 @@ def call_literal_paths(service: str, subject: int, wanted: Date | Number, proper
 
 
 def write_item_rows(rows: Iterable[PathRow]) -> Json:
-    """Return rows of ITEM_PATHS, in any order and however often, as a body of item_paths."""
+    """Format rows of ITEM_PATHS, in any order and possibly repeated, as a body of item_paths."""
     told = (dict(zip(_ITEM_COLUMNS, row, strict=True)) for row in _sort_rows(rows))
     return [{"backward": row["backward"], "path": _list_walk(row)} for row in told]
 
 
 def read_item_rows(body: Any) -> list[PathRow]:
-    """Return the rows of ITEM_PATHS in a body of item_paths."""
+    """Parse a body of item_paths to rows of ITEM_PATHS."""
     rows = []
     for told in body:
         hops, *walk = _read_walk(told["path"])
@@ -100,7 +99,7 @@ def read_item_rows(body: Any) -> list[PathRow]:
 
 
 def write_literal_rows(rows: Iterable[PathRow]) -> Json:
-    """Return rows of LITERAL_PATHS, in any order and however often, as a body of date_paths or number_paths."""
+    """Format rows of LITERAL_PATHS, in any order and possibly repeated, as a body of date_paths or number_paths."""
     told = (dict(zip(_LITERAL_COLUMNS, row, strict=True)) for row in _sort_rows(rows))
     return [
         {
@@ -114,7 +113,7 @@ def write_literal_rows(rows: Iterable[PathRow]) -> Json:
 
 
 def read_literal_rows(body: Any) -> list[PathRow]:
-    """Return the rows of LITERAL_PATHS in a body of date_paths or number_paths."""
+    """Parse a body of date_paths or number_paths to rows of LITERAL_PATHS."""
     return [
         (
             *_read_walk(told["path"]),
@@ -130,7 +129,7 @@ def read_literal_rows(body: Any) -> list[PathRow]:
 
 
 def ask_service(service: Service) -> Ask:
-    """Return what asks a service without recording."""
+    """Return a function that sends calls to a service without recording them."""
 
     def ask(calls: Sequence[Call]) -> list[Reply]:
         replies: dict[str, Reply] = {}
@@ -141,14 +140,14 @@ def ask_service(service: Service) -> Ask:
 
 
 class PathsByCalls:
-    """Finds paths by asking a Wikidata, one hop for all pairs first, then two where they are wanted (core.paths.PathFinder).
+    """Finds paths by calls to a Wikidata: one hop for all pairs first, then two where needed (core.paths.PathFinder).
 
-    A pair one of whose calls failed has status `failed` and no paths, with the reason among the problems. No pair is
-    ever `unknown_subject` or `unknown_object`: to an endpoint an item that is not there is one without claims.
+    If a call of a pair fails, the pair has status `failed` and no paths, and the reason is in `problems`. No pair is ever
+    `unknown_subject` or `unknown_object`: for an endpoint, a missing item is one without claims.
     """
 
     def __init__(self, ask: Ask, service: str) -> None:
-        """Keep what answers, and the identity of the service the calls are meant for."""
+        """Store the function that sends calls, and the identity of the service to call."""
         self._ask = ask
         self._service = service
 
@@ -196,7 +195,7 @@ class PathsByCalls:
 
 
 class _Findings:
-    """What has been found so far for a batch of pairs."""
+    """Collector of the paths found so far for a batch of pairs."""
 
     def __init__(self, schema: pa.Schema, pairs: int, options: PathOptions, identical: Iterable[int] = ()) -> None:
         self._schema = schema
@@ -207,24 +206,24 @@ class _Findings:
         self._properties = [at for at, name in enumerate(schema.names[1:]) if name in _PROPERTY_COLUMNS]
 
     def list_open(self) -> list[int]:
-        """Return the pairs for which the next number of hops is to be asked."""
+        """Return the pairs that need a search with the next number of hops."""
         closed = self._identical.union(self._problems)
         return [
             pair for pair, rows in enumerate(self._rows) if pair not in closed and (self._options.all_hops or not rows)
         ]
 
     def add(self, pair: int, rows: Sequence[PathRow]) -> None:
-        """Take in the rows of a pair that use no ignored property."""
+        """Add the rows of a pair that use no ignored property."""
         ignored = self._options.ignored
         self._rows[pair] += [row for row in rows if not any(row[at] in ignored for at in self._properties)]
 
     def fail(self, pair: int, reason: str) -> None:
-        """Note that a pair got no answer; half an answer would look like a whole one."""
+        """Record a pair's failure, and drop its rows: a partial result would look complete."""
         self._rows[pair] = []
         self._problems[pair] = reason
 
     def collect(self) -> FoundPaths:
-        """Return everything in the agreed form."""
+        """Return the collected paths and the status of each pair as tables."""
         kept = [rows[: self._options.most_paths] for rows in self._rows]
         paths = [(pair, *row) for pair, rows in enumerate(kept) for row in rows]
         statuses = [
@@ -249,7 +248,7 @@ def _make_table(rows: Sequence[tuple[Any, ...]], schema: pa.Schema) -> pa.Table:
 
 
 def _sort_rows(rows: Iterable[PathRow]) -> list[PathRow]:
-    """Return rows in the order of core/paths.py, null first, each once."""
+    """Return distinct rows in the order of core/paths.py, null first."""
     return sorted(set(rows), key=lambda row: [(value is not None, value) for value in row])
 
 
@@ -282,7 +281,7 @@ def _list_item_terms(calls: Sequence[Call]) -> Terms:
 
 def _list_date_terms(calls: Sequence[Call]) -> Terms:
     def write(date: Date) -> Term:
-        # in the text of a date and time, a T comes behind the day, a hyphen behind year and month
+        # in the text of a date and time, a T follows the day, a hyphen the year and month
         return literal_term(f"{date}{'-' if date.day is None else 'T'}")
 
     dates = [(item_term(str(call.parts["subject"])), write(read_plain_date(str(call.parts["date"])))) for call in calls]
@@ -300,7 +299,7 @@ def _check_hops(call: Call) -> None:
 
 
 def _list_properties(call: Call) -> list[Term]:
-    """Return a call's properties as one text, the only row of their VALUES block; nothing when it has none."""
+    """Return a call's properties as one text, the only row of their VALUES block; empty if there are none."""
     _check_hops(call)
     pids = [str(pid) for pid in call.parts["properties"]]  # type: ignore[union-attr]
     if wrong := [pid for pid in pids if not is_pid(pid)]:
@@ -324,7 +323,7 @@ def _read_item_paths(calls: Sequence[Call], solutions: Sequence[Solution]) -> li
 
 
 def _read_steps(solution: Solution, hops: Json) -> _Walk | None:
-    """Return middle, property_1 and property_2; None when they are not all there."""
+    """Return middle, property_1 and property_2 of a solution; None if one is missing."""
     first = property_number(solution["property_1"], DIRECT)
     if hops == 1:
         return None if first is None else (None, first, None)
@@ -361,7 +360,7 @@ def _fits(wanted: Date | Number, row: PathRow) -> bool:
 
 
 def _read_values(call: Call, solutions: Iterable[Solution]) -> Iterable[PathRow]:
-    """Yield the values in solutions of one subject, each with what its value nodes say of it."""
+    """Yield path rows for the values in solutions of one subject, each with precision or unit from its value nodes."""
     meanings: dict[tuple[PathRow, str | None], set[tuple[int | None, int | None]]] = defaultdict(set)
     listed = {id_number(str(pid)) for pid in call.parts["properties"]}  # type: ignore[union-attr]
     for solution in solutions:
@@ -379,7 +378,7 @@ def _read_values(call: Call, solutions: Iterable[Solution]) -> Iterable[PathRow]
 
 
 def _read_place(solution: Solution, listed: set[int]) -> PathRow | None:
-    """Return hops, middle, property_1, property_2, qualifier and statement of a value; None when it does not count."""
+    """Return hops, middle, property_1, property_2, qualifier and statement of a value; None if it does not count."""
     middle = hop = None
     if "holder" in solution:
         middle, hop = item_number(solution["holder"]), property_number(solution["hop"], DIRECT)
@@ -396,7 +395,7 @@ def _read_place(solution: Solution, listed: set[int]) -> PathRow | None:
 
 
 def _read_value(call: Call, cell: Cell) -> str | None:
-    """Return a date as Wikidata writes it, or a number in canonical form; None when the term is neither."""
+    """Return a date as Wikidata writes it, or a number in canonical form; None for other terms."""
     if not is_typed(cell):
         return None
     if call.operation == "number_paths":
@@ -405,14 +404,14 @@ def _read_value(call: Call, cell: Cell) -> str | None:
 
 
 def _read_meaning(solution: Solution) -> tuple[int | None, int | None]:
-    """Return what a value node says: precision of a date, unit of a number."""
+    """Return the precision (of a date) and the unit (of a number) from a value node."""
     unit = item_number(solution["unit"]) if "unit" in solution else None
     precision = int(solution["precision"]["value"]) if "precision" in solution else None
     return precision, None if unit == UNITLESS else unit
 
 
 def _read_main(cell: Cell) -> str | None:
-    """Return a statement's own value: the QID of an item, any other IRI, or text; None when it is an unknown value."""
+    """Return a statement's own value: the QID of an item, any other IRI, or text; None for an unknown value."""
     value = cell["value"]
     if cell["type"] == "bnode" or value.startswith(_UNKNOWN):
         return None
@@ -492,4 +491,4 @@ FIND_NUMBER_PATHS = Operation(
     world=_list_world_ends,
 )
 OPERATIONS = (FIND_ITEM_PATHS, FIND_DATE_PATHS, FIND_NUMBER_PATHS)
-"""What a Wikidata is asked for paths."""
+"""All operations for paths."""

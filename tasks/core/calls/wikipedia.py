@@ -1,9 +1,9 @@
-"""What a Wikipedia is asked through the MediaWiki Action API, and the form of its answers.
+"""Calls to a Wikipedia through the MediaWiki Action API, and their responses.
 
-Titles are resolved fifty a request, everything else is asked one by one, as the API has it. Both JSON forms of
-MediaWiki (formatversion 1 and 2) are understood, since wikis differ in which one they give. A title that MediaWiki cannot
-have (`a|b`, `<x>`) is a failed reply `invalid_title`, not a missing page; redirects that lead in circles or out of the wiki
-are a failed reply `redirect_loop`.
+Titles are resolved fifty per request, everything else one by one, as the API requires. Both JSON formats of MediaWiki
+(formatversion 1 and 2) are accepted, since wikis differ. A title that is invalid in MediaWiki (`a|b`, `<x>`) is a failed
+response `invalid_title`, not a missing page; redirects that form a loop or leave the wiki are a failed response
+`redirect_loop`.
 """
 
 import unicodedata
@@ -31,17 +31,17 @@ _TRAITS = "wikibase_item|disambiguation"
 
 @dataclass(frozen=True, slots=True)
 class Revision:
-    """A page as it stood at a moment."""
+    """Revision of a page at a moment."""
 
     title: str
     pageid: int | None
     revid: int | None
     timestamp: str | None
-    """When the revision was made (ISO 8601, UTC)."""
+    """Time of the revision (ISO 8601, UTC)."""
     redirected_from: str | None
     missing: bool
     first: str | None = None
-    """When the first revision of a page younger than the moment was made; replies of earlier versions do not tell it."""
+    """Time of the first revision, if the page is younger than the moment; responses of earlier versions lack it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ class Page:
 
 @dataclass(frozen=True, slots=True)
 class Members:
-    """Some members of a category; `after` asks for the next ones, None: there are no more."""
+    """Some members of a category; `after` is the token for the next ones, None: no more."""
 
     members: tuple[Page, ...]
     after: str | None
@@ -72,7 +72,7 @@ class Members:
 
 @dataclass(frozen=True, slots=True)
 class ResolvedTitle:
-    """What a title leads to today."""
+    """The page that a title leads to today."""
 
     title: str
     pageid: int | None
@@ -84,62 +84,63 @@ class ResolvedTitle:
 
 
 def call_page_revision_at(service: str, title: str, at: str, follow: bool = True) -> Call:
-    """Ask for a page's newest revision at or before a moment (ISO 8601, UTC); `follow`: of where it leads to today."""
-    # replies from before there was a choice are served on, so the part is there only where it says something else
+    """Make the call for a page's newest revision at or before a moment (ISO 8601, UTC); `follow`: follow today's redirects."""
+    # old records lack the part `follow`; so that they still match, it is absent at its default
     unfollowed: dict[str, Json] = {} if follow else {"follow": False}
     return PAGE_REVISION_AT.call(service, title=title, at=at, **unfollowed)
 
 
 def call_page_text(service: str, revid: int) -> Call:
-    """Ask for the HTML that readers are shown of a revision."""
-    # the form was a choice once, and replies of then are served on
+    """Make the call for the HTML of a revision, as readers see it."""
+    # the part `form` keeps old records usable, which had a choice of forms
     return PAGE_TEXT.call(service, revid=revid, form="html")
 
 
 def call_category_members(
     service: str, category: str, kind: Literal["page", "subcat"] = "page", limit: int = 500, after: str | None = None
 ) -> Call:
-    """Ask for a category's members, at most `limit` (1 to 500) behind the token `after`."""
+    """Make the call for a category's members, at most `limit` (1 to 500) after the token `after`."""
     return CATEGORY_MEMBERS.call(service, category=category, kind=kind, limit=limit, after=after)
 
 
 def call_resolve_title(service: str, title: str) -> Call:
-    """Ask what a title leads to."""
+    """Make the call for the page that a title leads to."""
     return RESOLVE_TITLE.call(service, title=title)
 
 
 def call_search(service: str, words: str, limit: int = 10) -> Call:
-    """Ask which articles fit some words best, at most `limit` of them (1 to 500)."""
+    """Make the call for the articles that match some words best, at most `limit` (1 to 500)."""
     return SEARCH.call(service, words=words, limit=limit)
 
 
 def call_page_states(service: str, titles: Iterable[str], follow: bool, on: str) -> Call:
-    """Ask where titles lead and which revision of it is the newest; `on`: ISO 8601, UTC, another look another call."""
+    """Make the call for the pages that titles lead to, with their newest revisions; `on` (ISO 8601, UTC) makes each check a
+    separate call."""
     return PAGE_STATES.call(service, titles=sorted(titles), follow=follow, on=on)
 
 
 def read_revision(body: Any) -> Revision:
-    """Read the answer to page_revision_at."""
+    """Parse the body of page_revision_at."""
     return Revision(**body)
 
 
 def read_page_text(body: Any) -> PageText:
-    """Read the answer to page_text."""
+    """Parse the body of page_text."""
     return PageText(**body)
 
 
 def read_members(body: Any) -> Members:
-    """Read the answer to category_members."""
+    """Parse the body of category_members."""
     return Members(tuple(Page(**page) for page in body["members"]), body["after"])
 
 
 def read_found(body: Any) -> tuple[str, ...]:
-    """Read the answer to search: titles, the best one first."""
+    """Parse the body of search: titles, best first."""
     return tuple(body["titles"])
 
 
 def read_resolved_title(body: Any) -> ResolvedTitle:
-    """Read the answer to resolve_title."""
+    """Parse the body of resolve_title."""
     return ResolvedTitle(**body)
 
 
@@ -225,7 +226,7 @@ def _answer_states(get: Get, group: Sequence[Call]) -> list[Reply]:
 def _ask_titles(
     get: Get, titles: Sequence[str], **asked: str | int
 ) -> tuple[Mapping[str, Any], list[Mapping[str, Any]]]:
-    """Return what the API says of titles: how they lead to pages, and the pages, one that is told in parts several times."""
+    """Query titles; return the mapping of titles to pages, and the pages; a page sent in parts occurs several times."""
     more: dict[str, Any] = {}
     pages: list[Mapping[str, Any]] = []
     while True:
@@ -237,7 +238,7 @@ def _ask_titles(
 
 
 def _merge_page(pages: Sequence[Mapping[str, Any]], title: str) -> dict[str, Any]:
-    """Return all that is told of a page."""
+    """Merge all entries of a page."""
     told: dict[str, Any] = {}
     for page in pages:
         if page["title"] == title:
@@ -281,7 +282,7 @@ def _list_pages(query: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 def _find_page(
     query: Mapping[str, Any], pages: Iterable[Mapping[str, Any]], title: str
 ) -> tuple[str | None, Mapping[str, Any] | None]:
-    """Return the title that was redirected (None: it was not) and the page that a title leads to (None: none here)."""
+    """Return the title that was redirected (None: no redirect) and the page that a title leads to (None: not in the list)."""
     by_title = {page["title"]: page for page in pages}
     name = next((step["to"] for step in query.get("normalized", ()) if step["from"] == title), title)
     steps = {step["from"]: step["to"] for step in query.get("redirects", ())}
@@ -305,7 +306,7 @@ def _no_page(title: str) -> Reply:
 
 
 def tidy_title(title: str) -> str:
-    """Return a title as MediaWiki would write it but for its first letter, so that its answer can be told by it."""
+    """Return a title in MediaWiki's normal form, except for its first letter, to match it with the response."""
     return unicodedata.normalize("NFC", " ".join(title.replace("_", " ").split()))
 
 
@@ -324,9 +325,9 @@ PAGE_REVISION_AT = Operation(
     wiki=_answer_revision,
     rests_on=lambda parts, body: _rest_on_page(parts, body, by_date=True),
 )
-"""The newest revision at or before `at` (ISO 8601, UTC); redirects are followed as they are today, unless `follow` is there and
-false: then it is the history of the page of that very title. Body: title, pageid, revid, timestamp, redirected_from, missing;
-revid and timestamp are null when the page is younger than `at`, and `first` is when its first revision was made."""
+"""The newest revision at or before `at` (ISO 8601, UTC). Today's redirects are followed unless `follow` is false: then it is a
+revision of the page with exactly this title. Body: title, pageid, revid, timestamp, redirected_from, missing; revid and
+timestamp are null when the page is younger than `at`, and `first` is then the time of its first revision."""
 
 PAGE_TEXT = Operation(
     "page_text",
@@ -335,10 +336,10 @@ PAGE_TEXT = Operation(
     read=read_page_text,
     wiki=_answer_text,
     world=lambda parts: [f"text {parts['revid']}"],
-    # a revision is asked for by its id, and says what it said
+    # a revision is requested by its id, and never changes
     lasts_from=lambda _: datetime.min.replace(tzinfo=UTC),
 )
-"""Body: revid, pageid, title, text. A revision that nobody knows is a failed reply `nosuchrevid`."""
+"""Body: revid, pageid, title, text. An unknown revision is a failed response `nosuchrevid`."""
 
 CATEGORY_MEMBERS = Operation(
     "category_members",
@@ -353,8 +354,8 @@ CATEGORY_MEMBERS = Operation(
     wiki=_answer_members,
     world=lambda parts: [f"category {parts['category']}"],
 )
-"""Main-namespace pages, or subcategories, both categories without their prefix, in the category's own order. Body: members
-`[{pageid, title}]`, and `after`, the token that asks for the next page (null: from the start, or no more)."""
+"""Main-namespace pages, or subcategories, in the category's own order; names of categories lack the prefix. Body: members
+`[{pageid, title}]`, and `after`, the token for the next page (null in a call: from the start; in a body: no more)."""
 
 RESOLVE_TITLE = Operation(
     "resolve_title",
@@ -374,7 +375,7 @@ SEARCH = Operation(
     read=read_found,
     wiki=_answer_search,
 )
-"""Body: `{"titles"}` of articles as the wiki ranks them today; none where the words hold nothing that can be searched for."""
+"""Body: `{"titles"}` of articles as the wiki ranks them today; empty if the words hold no letter or digit."""
 
 PAGE_STATES = Operation(
     "page_states",
@@ -383,5 +384,5 @@ PAGE_STATES = Operation(
     read=dict,
     wiki=_answer_states,
 )
-"""Body: title → that of resolve_title, with `revid` and `timestamp` of the page's newest revision (lastrevid); null for no title
-of a page."""
+"""Body: title → body of resolve_title, with `revid` and `timestamp` of the page's newest revision (lastrevid); null for an
+invalid title."""

@@ -1,9 +1,9 @@
-"""Answers of a model under test: as it gave them, as a file holds them, as short answers are read, and when one is accepted.
+"""Answers of a model under test: their samples, answers files, reading of short answers, and comparison with gold answers.
 
-What a file lacks, has beside and has twice is told; of two answers to one question the first counts.
+Missing, extra and repeated answers of a file are reported; of two answers to one question the first counts.
 
-A model is asked for its answer alone. What it says beside that is passed over where it is surely none of it: the answer is
-what stands on the last line that is labelled so, else the first line. Nothing is mended.
+A model is asked for its answer only. Other text is ignored if it is certainly not the answer: the answer is the last line
+labelled as such, else the first line. Nothing is repaired.
 """
 
 import re
@@ -23,28 +23,28 @@ B = TypeVar("B", bound=Answer)
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """What a model said to one question: one text a sample."""
+    """A model's output for one question: one text per sample."""
 
     texts: tuple[str, ...] = ()
-    """As given; the first is the answer."""
+    """Texts as given; the first is the answer."""
     read: tuple[str, ...] = ()
-    """Each without what was put around it; empty where it says nothing, refuses or was cut off."""
+    """The same texts without wrappers; empty where a text is empty, refuses or was cut off."""
     finish: str = ""
     unscored: Unscored = ""
-    """Why no sample can be read; empty where one can."""
+    """Why no sample can be read; empty if one can."""
     detail: str = ""
     tokens_in: int = 0
     tokens_out: int = 0
     seconds: float = 0.0
-    """In which the model answered, as recorded."""
+    """Recorded time of the model's response."""
     call: str = ""
     drawn: tuple[str, ...] = ()
-    """What was drawn on the way, where that is not `texts`."""
+    """Intermediate samples, if they are not `texts`."""
     calls: tuple[ToolCall, ...] = ()
-    """Functions that it calls; what it says beside them is no answer."""
+    """Tool calls; a text next to them is no answer."""
 
     def extend(self, asked: Asked, model: type[B], name: str, /, **more: object) -> B:
-        """Return the row of an answer; `more` adds the model's own columns, and replaces what is made of the samples."""
+        """Return the answer's row; `name`: the model under test; `more` adds columns of the row model or replaces columns."""
         told = {
             "answer": self.texts[0] if self.texts else "",
             "answer_read": self.read[0] if self.read else "",
@@ -67,20 +67,20 @@ _LABELLED = re.compile(
 
 
 def read_answer(text: str) -> str:
-    """Return the answer that a reply, undressed (core/replies.py), holds, on one line; empty where it says nothing."""
+    """Return the one-line answer in a completion without wrappers (core/replies.py); empty if it is empty."""
     lines = [line for line in map(str.strip, text.splitlines()) if line]
     labelled = [found["answer"].strip() for found in map(_LABELLED.fullmatch, lines) if found]
     return (labelled[-1:] or lines[:1] or [""])[0]
 
 
 def holds_accepted(answer: str, accepted: Iterable[str]) -> bool:
-    """Return whether an answer holds one of the accepted ones as whole words, in small letters without accents."""
+    """Return whether an answer contains an accepted one as whole words, ignoring case and accents."""
     return any(has_words(answer, each) for each in accepted if each.strip())
 
 
 def is_accepted(answer: str, accepted: Iterable[str]) -> bool:
-    """Return whether an answer is one of the accepted ones in normal form (text/matching.py); one whose normal form is empty
-    (The The) is compared by its letters in any case."""
+    """Return whether an answer equals an accepted one in normal form (text/matching.py), or, where that form is empty (The
+    The), ignoring case."""
     return any(
         normalise(answer) == normalise(each) if normalise(each) else answer.casefold() == each.casefold()
         for each in accepted
@@ -88,7 +88,7 @@ def is_accepted(answer: str, accepted: Iterable[str]) -> bool:
 
 
 class CommonestAnswers(Generic[K]):
-    """The commonest gold answers of each kind of question: what the built-in guesser says."""
+    """Built-in guesser that gives the commonest gold answer of each kind of question."""
 
     def __init__(self, golds: Iterable[tuple[K, str]]) -> None:
         """Count (kind, gold answer) of every question."""
@@ -102,7 +102,7 @@ class CommonestAnswers(Generic[K]):
     def guess(self, kind: K, *golds: str) -> str:
         """Return the commonest answer to the other questions of a kind, ties by text; empty where there is none.
 
-        `golds`: the question's own answers, each of which counts once less: where all answers differ a guess is wrong.
+        `golds`: the question's own answers, each counted once less, so that a guess is wrong if all answers differ.
         """
         found = self._counts[kind]
         foremost = next((text for text in self._ranked[kind] if text not in golds), None)
@@ -113,26 +113,26 @@ class CommonestAnswers(Generic[K]):
 
 EXPECTED = 'objects like {"id": "…", "answer": "…"}, with "setting" where there are several, and the "build" of a questions file'
 _MOST_NAMED = 3
-"""Ids named of each kind of trouble."""
+"""Maximum number of ids named per kind of mismatch."""
 
 
 @dataclass(frozen=True, slots=True)
 class AnswersFile:
-    """The answers of a file."""
+    """Parsed answers file."""
 
     answers: Mapping[tuple[str, str], str]
-    """(setting, question id) → answer; the setting is empty where the file names none."""
+    """(setting, question id) → answer; the setting is empty if the file names none."""
     doubled: tuple[str, ...]
-    """Questions that the file answers more than once, in one setting."""
+    """Ids of questions that the file answers more than once in one setting."""
     build: str = ""
-    """The build whose questions it answers; empty where it names none."""
+    """Build whose questions it answers; empty if it names none."""
 
     def find(self, setting: str, question_id: str) -> str | None:
-        """Return the answer to a question in a setting; one that names no setting holds for each."""
+        """Return the answer to a question in a setting, None if missing; an answer without a setting applies to all."""
         return self.answers.get((setting, question_id), self.answers.get(("", question_id)))
 
     def describe(self, asked: Collection[tuple[str, str]]) -> dict[str, str]:
-        """Return what does not fit the (setting, question id) asked, as `N: first ids`; nothing where all fits."""
+        """Return mismatches with the questions `asked` (setting, question id), kind → `N: first ids`; empty if none."""
         wanted = set(asked)
         questions = {question_id for _, question_id in wanted}
         missing = [
@@ -149,7 +149,7 @@ class AnswersFile:
         return {f"answers {kind}": _name_first(ids) for kind, ids in found.items() if ids}
 
     def require_known(self, asked: Collection[tuple[str, str]], where: str) -> None:
-        """SourceError where none of the answers is to one of the (setting, question id) asked; `where`: whose answers they are."""
+        """Raise SourceError if no answer matches a question `asked` (setting, question id); `where`: source of the answers."""
         if self.answers and all(self.find(*each) is None for each in asked):
             given, known = (
                 _name_first([" ".join(filter(None, each)) for each in ids]) for ids in (self.answers, sorted(asked))
@@ -161,7 +161,7 @@ class AnswersFile:
 
 
 def read_answers(lines: Iterable[tuple[int, Any]], file: str) -> AnswersFile:
-    """Read the objects of a file, each with its number; SourceError names file, row and what was expected."""
+    """Parse the numbered objects of an answers file; SourceError names file, row and what was expected."""
     answers: dict[tuple[str, str], str] = {}
     doubled: list[str] = []
     build = ""

@@ -1,7 +1,7 @@
-"""The frame in which a judge is shown an answer: what stands inside it is looked at, never obeyed.
+"""Frame an answer for a judge between boundary lines: its content is to be judged, never obeyed.
 
-Its boundary follows from the answer itself, so no answer can hold it, short of a text that contains its own digest, and
-the same answer is framed alike in every evaluation: a judge that was asked is not asked again.
+The boundary is derived from a digest of the answer, so no answer can contain it, except a text with its own digest. The
+same answer has the same frame in every evaluation, so the judge's cached responses apply.
 """
 
 from factmill.tasks.core.fingerprints import digest_json
@@ -16,7 +16,7 @@ def make_boundary(row_id: str, answer: str) -> str:
 
 
 def frame(row_id: str, answer: str) -> str:
-    """Return an answer between two lines that it cannot contain; those are named to the judge by `make_boundary`."""
+    """Return an answer between two lines that it cannot contain; `make_boundary` gives the judge their name."""
     boundary = make_boundary(row_id, answer)
     inside = answer.replace(boundary, boundary.replace("-", "_"))
     return f"[{boundary} begins]\n{inside}\n[{boundary} ends]"

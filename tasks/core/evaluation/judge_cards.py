@@ -1,4 +1,4 @@
-"""The card of a judge: how far it agrees with people, on what they labelled, and what is to be known of that."""
+"""The card of a judge: its agreement with human labels, its error rates, and cautions about them."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -24,66 +24,66 @@ from factmill.tasks.core.rows import StrictModel
 
 
 class JudgeIdentity(StrictModel):
-    """What a judge is: a model with its prompts, or a program with its code, on one benchmark."""
+    """Identity of a judge on one benchmark: a model with its prompts, or a program with its code."""
 
     benchmark: str
     judge: str
     """The model's name, or exact."""
     prompt_digest: str
-    """Of the judge's prompts; of exact, which has none, that of the code."""
+    """Digest of the judge's prompts; for exact, which has none, of its code."""
 
 
 class JudgeCard(StrictModel):
-    """How far a judge agrees with people."""
+    """Agreement of a judge with human labels."""
 
     identity: JudgeIdentity
     labels_digest: str
-    """SHA-256 of the file of labels; of several, or of imported labels, of their content."""
+    """SHA-256 of the file of labels; for several files, or imported labels, of their content."""
     source: str
-    """Where verdicts come from: evaluations by id, or asked for this card."""
+    """Source of the verdicts: evaluations by id, or judged for this card."""
     n_unreadable: int
-    """Labelled items on which the judge's reply could not be read; they count apart."""
+    """Labelled items on which the judge's completion could not be read; counted separately."""
     n_unjudged: int
-    """Labelled items on which it was not asked, or failed."""
+    """Labelled items that the judge was not given, or on which it failed."""
     n_split: int
-    """Items on which as many people say one thing as another; left out."""
+    """Items without a majority among their labels; left out."""
     among_people: AmongPeople
     classes: list[str]
     is_ordinal: bool
     confusion: list[list[int]]
-    """Items; rows: what people say, columns: what the judge says."""
+    """Numbers of items; rows: human label, columns: judge's verdict."""
     overall: Agreement
-    """Of the labelled items as they are."""
+    """Agreement on the labelled items, unweighted."""
     reweighted: Agreement | None
-    """Of all that they were drawn from; null where the labels are of no draw."""
+    """Estimated agreement on all items that they were drawn from; null if they were not drawn."""
     as_right: Agreement | None
-    """Right or wrong alone, where there are more than two labels of which some are right; weighted where that is."""
+    """Agreement on right or wrong only, if there are more than two labels of which some are right; weighted like `main`."""
     by_class: list[ClassAgreement]
     by_setting: dict[str, Agreement]
     notes: list[str]
     drawn_of: tuple[str, ...] = ()
-    """Evaluations that the labelled answers were drawn of; none of answers of somebody's own."""
+    """Evaluations that the labelled answers were drawn from; empty for answers from elsewhere."""
     rates: dict[str, JudgeRates] = Field(default_factory=dict)
-    """Setting → how often the judge is right on what is right and on what is wrong; empty: on all settings. None where labels
-    are ratings, and in cards of an earlier factmill."""
+    """Setting → sensitivity and specificity of the judge; the empty key: all settings. Empty if labels are ratings, and in
+    cards of an earlier factmill."""
 
     @property
     def id(self) -> str:
-        """What the warehouse files it under: the judge and the labels."""
+        """Id of the card in the warehouse: digest of the judge and the labels."""
         return digest_json([self.identity.model_dump(), self.labels_digest])
 
     @property
     def main(self) -> Agreement:
-        """What it says of the judge."""
+        """The agreement to report: reweighted if there is one, else that of the labelled items."""
         return self.reweighted or self.overall
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What the judge says of an item."""
+    """A judge's verdict on an item."""
 
     verdict: str
-    """Empty: its reply could not be read."""
+    """Empty: its completion could not be read."""
 
 
 def make_card(
@@ -96,10 +96,10 @@ def make_card(
     source: str,
     more_notes: Iterable[str] = (),
 ) -> JudgeCard:
-    """Return the card.
+    """Make the card of a judge.
 
-    `labels`: item → labeller → label; the commonest of an item counts. `verdicts`: item → what the judge says, where it
-    was asked. Items of a draw are weighted by stratum, since rare verdicts are drawn more often than they are given.
+    `labels`: item → labeller → label; the commonest of an item counts. `verdicts`: item → verdict, if the judge was given
+    it. Drawn items are weighted by stratum, since the draw over-represents rare verdicts.
     """
     classes = list(scheme.classes)
     chosen = {item: _find_commonest(list(given.values())) for item, given in labels.items()}
@@ -126,7 +126,7 @@ def make_card(
             scheme.is_ordinal and not right,
         )
 
-    # a draw by another judge's verdicts says nothing sure of how often this one gives its own
+    # a draw stratified by another judge's verdicts does not determine how often this judge gives each verdict
     strata = {(item.draw, item.stratum) for item in drawn}
     is_of_judge = len(strata) == len({(item.draw, item.stratum, said) for item, said in zip(drawn, judge, strict=True)})
 
@@ -174,7 +174,7 @@ def make_card(
 
 
 def choose_card(cards: Iterable[JudgeCard], identity: JudgeIdentity) -> JudgeCard | None:
-    """Return the card that tells most of a judge: with its own prompts before one with others, then of most labels."""
+    """Return the best card of a judge: one with its own prompts first, then the one with most labels; None without any."""
     fitting = [
         card for card in cards if (card.identity.benchmark, card.identity.judge) == (identity.benchmark, identity.judge)
     ]
@@ -182,7 +182,7 @@ def choose_card(cards: Iterable[JudgeCard], identity: JudgeIdentity) -> JudgeCar
 
 
 def describe_card(card: JudgeCard | None, identity: JudgeIdentity) -> str:
-    """Return what a report says of a judge, in a sentence; `identity`: of the evaluation's own judge."""
+    """Format a report's sentence about a judge; `identity`: the judge of the evaluation."""
     if card is None:
         return f"unchecked judge: how well {identity.judge} agrees with people has not been measured"
     told = (
@@ -197,7 +197,7 @@ def describe_card(card: JudgeCard | None, identity: JudgeIdentity) -> str:
 
 
 def tell_agreement(found: Agreement) -> str:
-    """Return accuracy and kappa with their intervals, as one piece of a line."""
+    """Format accuracy and kappa with their intervals, as part of a line."""
     if found.accuracy is None:
         return f"nothing: {found.note}"
     told = f"{found.accuracy:.1%} [{found.accuracy_low:.1%}, {found.accuracy_high:.1%}], kappa "
@@ -208,7 +208,7 @@ def tell_agreement(found: Agreement) -> str:
 
 
 def tell_among(people: AmongPeople) -> str:
-    """Return how far people agree, as a line to read."""
+    """Format the agreement between labellers as a line."""
     kind = {"cohen": "Cohen's kappa ", "fleiss": "Fleiss' kappa ", "": ""}[people.kind]
     kappa = people.note if people.kappa is None else f"{kind}{people.kappa:.3f}"
     told = f"{people.labellers} people, who agree on {people.agreed} of {people.items} items that several labelled"
@@ -216,7 +216,7 @@ def tell_among(people: AmongPeople) -> str:
 
 
 def format_card(card: JudgeCard) -> list[str]:
-    """Return a card as lines to read."""
+    """Format a card as lines of text."""
     people = card.among_people
     lines = [
         f"{card.identity.judge} on {card.identity.benchmark}, against people (labels: {card.overall.n}, questions: "
@@ -255,13 +255,13 @@ def format_card(card: JudgeCard) -> list[str]:
 
 
 def _find_commonest(labels: Sequence[str]) -> str:
-    """Return the commonest label; empty where two are as common."""
+    """Return the commonest label; empty in a tie."""
     (first, often), *others = Counter(sorted(labels)).most_common()
     return "" if others and others[0][1] == often else first
 
 
 def _weigh(items: Sequence[DrawnItem]) -> list[float] | None:
-    """Return what items stand for; None where some are of no draw."""
+    """Return the weights of items by stratum; None if some were not drawn."""
     if not items or not all(item.draw for item in items):
         return None
     sizes = {f"{item.draw} {item.stratum}": item.stratum_size for item in items}

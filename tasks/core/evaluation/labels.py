@@ -1,11 +1,11 @@
-"""Labels of people on answers that a judge marked: which answers are drawn, what people may say, and files of labels as they come back.
+"""Human labels of answers that a judge marked: drawing the answers, the allowed labels, and parsing the returned files.
 
-A draw is stratified by setting and the judge's verdict, with as many items of each stratum as there are or as fit, so
-that what is rare is there; each item knows its stratum's size, by which figures are weighted back. Those who label see
-question, gold answer and answer: neither the model nor the judge nor its verdict, and no order or id that tells of them.
+A draw is stratified by setting and the judge's verdict, with equal numbers from each stratum as far as possible, so that
+rare verdicts occur; each item records its stratum's size, by which figures are reweighted. Labellers see question, gold
+answer and answer, but neither the model, the judge nor its verdict; order and ids reveal nothing about these.
 
-A row is told by its number in the spreadsheet. Nothing is guessed: a label that is none, two that contradict each other
-and a row whose text is not the one that was drawn are told and left out; the rest is used.
+Messages name a row by its number in the spreadsheet. Nothing is guessed: invalid labels, contradicting labels and rows
+whose text differs from the drawn one are reported and left out; the rest is used.
 """
 
 import re
@@ -21,29 +21,29 @@ from factmill.tasks.core.rows import StrictModel
 from factmill.tasks.errors import SourceError
 
 COLUMNS = ("item", "question", "gold", "answer", "label", "note", "labels")
-"""Columns of a file that goes out; `label` and `note` are to be filled in, `labels` says what a label may be."""
+"""Columns of an exported file; people fill in `label` and `note`; `labels` lists the allowed labels."""
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One thing of an answer that a judge gave a verdict on."""
+    """One part of an answer, with the judge's verdict on it."""
 
     part: str
-    """What tells it apart within the answer: a fact's number, what is rated; empty where there is one thing."""
+    """Id of the part within the answer: a fact's number, the rated quality; empty if there is only one."""
     question: str
-    """What is asked, as whoever labels reads it."""
+    """Question as labellers see it."""
     gold: str
     answer: str
-    """As the judge was shown it."""
+    """Answer as the judge saw it."""
     verdict: str
-    """A label; empty where the judge's reply could not be read."""
+    """A label; empty where the judge's completion could not be read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LabelScheme:
-    """What verdicts on the answers of an evaluation are, for people to give the same (`factmill label`, `judge-card`).
+    """Verdicts of a judge in an evaluation, so that people can label the same (`factmill label`, `judge-card`).
 
-    FanOutQA's, where one answer has one grade, of which three mean that it is right:
+    FanOutQA's scheme, where an answer has one grade, and three grades mean that it is right:
 
         LabelScheme(
             asks="How does the answer compare with the gold answer?",
@@ -53,58 +53,57 @@ class LabelScheme:
             prompts=(JUDGE_ANSWER,), pose=pose_answer,
         )
 
-    BioKaLMA's has `classes={"1": "worst", …, "5": "best"}`, `is_ordinal=True`, and as many parts of an answer as are
-    rated: `Part("coherence", "Is the text coherent? …", "", answer, str(row["ratings"]["coherence"]))`, …
+    BioKaLMA's has `classes={"1": "worst", …, "5": "best"}`, `is_ordinal=True`, and one part of an answer per rating:
+    `Part("coherence", "Is the text coherent? …", "", answer, str(row["ratings"]["coherence"]))`, …
     """
 
     asks: str
-    """What whoever labels is asked, one line."""
+    """Question to labellers, one line."""
     classes: Mapping[str, str]
-    """Label → what it means; where they have an order, from the worst to the best."""
+    """Label → its meaning; ordered labels go from worst to best."""
     of: Callable[[Mapping[str, Any]], Iterable[Part]]
-    """A row of the evaluation's main table → what a judge was asked about it; nothing where no judge was asked."""
+    """A row of the evaluation's main table → its judged parts; empty if no judge saw it."""
     prompts: tuple[str, ...]
-    """The judge's prompts: with its name, what it is."""
+    """The judge's prompts, which with its name identify it."""
     pose: Callable[[str, str, str, str], Any] | None = None
-    """Id, question, gold answer and answer of somebody's own → the answer's row, as the evaluation's judging takes it;
-    the judged row of that is one that `of` reads, with one part. None: judges are asked several things of an answer, so only drawn
-    answers can be labelled."""
+    """Id, question, gold answer and answer from elsewhere → the answer's row, as input to the evaluation's judging; `of` reads
+    one part from the judged row. None: an answer has several judged parts, so only drawn answers can be labelled."""
     is_ordinal: bool = False
     right: frozenset[str] = frozenset()
     """Labels that count as right; empty where labels are ratings."""
     metric: str = ""
-    """Metric that is the share of answers with such a verdict: what a judge's card corrects."""
+    """Metric that is the share of answers with such a verdict; a judge's card corrects it."""
 
 
 class DrawnItem(StrictModel):
-    """One thing that people are asked to label, and what they are not told of it."""
+    """One item for people to label, with the details that are hidden from them."""
 
     id: str
-    """As the file has it; tells nothing."""
+    """Id in the file; it reveals nothing about the item."""
     draw: str
-    """Digest of the evaluation, number, seed and strata that it was drawn by."""
+    """Digest of the draw's evaluation, number of items, seed and strata."""
     evaluation: str
-    """Id of the evaluation it was drawn of."""
+    """Id of the evaluation that it was drawn from."""
     benchmark: str
     """The evaluated benchmark."""
     answer_id: str
     """Id of the answer's row in the evaluation's main table."""
     part: str
-    """Which part of the answer is labelled; empty where it is the whole."""
+    """Labelled part of the answer; empty for the whole answer."""
     setting: str
-    """In which the model was asked."""
+    """Setting in which the model was asked."""
     cluster: str
-    """Answers of one cluster are not independent of each other."""
+    """Resampling unit: answers of one cluster are not independent."""
     question: str
-    """What the model was asked, as people see it."""
+    """Question to the model, as people see it."""
     gold: str
-    """What counts as right, as people see it."""
+    """Gold answer, as people see it."""
     answer: str
-    """What the model said."""
+    """The model's answer."""
     stratum: str
-    """Setting, verdict and what else was stratified by."""
+    """Setting, verdict and further stratification values."""
     stratum_size: int
-    """Judged things in it, drawn or not."""
+    """Number of judged items in the stratum, drawn or not."""
 
 
 def draw_items(
@@ -116,10 +115,10 @@ def draw_items(
     seed: int,
     by: Sequence[str],
 ) -> list[DrawnItem]:
-    """Return the items of a draw, in the order in which people get them, as many as there are up to `n`.
+    """Draw at most `n` items to label, in the order in which people get them.
 
-    `rows`: of the evaluation's main table; `by`: their columns by which is stratified beside setting and verdict. What has
-    no verdict is not drawn: there is nothing to compare a label with.
+    `rows`: those of the evaluation's main table; `by`: columns for stratification in addition to setting and verdict. Items
+    without a verdict are not drawn: there is nothing to compare a label with.
     """
     draw = digest_json([evaluation, n, seed, list(by)])[:16]
     strata: dict[str, list[DrawnItem]] = {}
@@ -153,7 +152,7 @@ def draw_items(
 
 
 def share_out(sizes: Mapping[str, int], n: int, seed: int) -> dict[str, int]:
-    """Return how many items of each stratum are drawn: alike many, what a small one lacks shared among the others."""
+    """Return the number of items to draw per stratum: equal shares, with the shortfall of small strata given to others."""
     shares = dict.fromkeys(sizes, 0)
     order = sorted(sizes, key=lambda name: digest_json([seed, "stratum", name]))
     left = min(n, sum(sizes.values()))
@@ -168,7 +167,7 @@ def share_out(sizes: Mapping[str, int], n: int, seed: int) -> dict[str, int]:
 
 
 def write_labels(scheme: LabelScheme, items: Sequence[DrawnItem]) -> str:
-    """Return the file that people fill in, as CSV."""
+    """Format the file that people fill in, as CSV."""
     meaning = describe_labels(scheme)
     texts = ({"question": item.question, "gold": item.gold, "answer": item.answer} for item in items)
     blank = {"label": "", "note": "", "labels": meaning}
@@ -176,12 +175,12 @@ def write_labels(scheme: LabelScheme, items: Sequence[DrawnItem]) -> str:
 
 
 def describe_labels(scheme: LabelScheme) -> str:
-    """Return what is asked and what a label may be, as one line."""
+    """Format the question to labellers and the allowed labels, as one line."""
     return f"{scheme.asks} {'; '.join(f'{label}: {meaning}' for label, meaning in scheme.classes.items())}"
 
 
 def count_strata(items: Iterable[DrawnItem]) -> dict[str, tuple[int, int]]:
-    """Return stratum → items drawn of it, and its items in all, by name."""
+    """Return stratum → (drawn items, all items), sorted by name."""
     drawn = Counter((item.stratum, item.stratum_size) for item in items)
     return {stratum: (count, size) for (stratum, size), count in sorted(drawn.items())}
 
@@ -189,13 +188,13 @@ def count_strata(items: Iterable[DrawnItem]) -> dict[str, tuple[int, int]]:
 TEXTS = ("question", "gold", "answer")
 Kind = Literal["missing", "unreadable", "doubled", "contradicting", "unknown", "changed"]
 _CELL = 32_000
-"""Characters of a text that are compared: a spreadsheet keeps no more than 32,767 of a cell."""
+"""Number of characters of a text to compare: a spreadsheet keeps at most 32,767 of a cell."""
 _WHOLE = re.compile(r"([0-9]+)[.,]0*")
 
 
 @dataclass(frozen=True, slots=True)
 class Label:
-    """What one person says of one item."""
+    """One person's label of one item."""
 
     item: str
     labeller: str
@@ -206,26 +205,26 @@ class Label:
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """What is wrong with a row."""
+    """A problem with a row of a label file."""
 
     kind: Kind
     told: str
-    """With the row's number."""
+    """Message with the row's number."""
 
 
 @dataclass(slots=True)
 class LabelFile:
-    """What a file holds."""
+    """Parsed file of labels."""
 
     items: dict[str, DrawnItem] = field(default_factory=dict)
-    """Item → what it is, where it has a label or was to have one."""
+    """Id → item, of all valid rows, with or without a label."""
     labels: list[Label] = field(default_factory=list)
     troubles: list[Trouble] = field(default_factory=list)
     is_drawn: bool = True
-    """True for a file of `label export`; else it holds questions and answers of somebody's own."""
+    """True for a file of `label export`; else its questions and answers come from elsewhere."""
 
     def count_troubles(self) -> dict[str, int]:
-        """Return kind → rows with it."""
+        """Return kind of problem → number of rows."""
         return dict(sorted(Counter(trouble.kind for trouble in self.troubles).items()))
 
 
@@ -239,7 +238,7 @@ class _Row:
 
 
 def name_items(text: str, file: str) -> list[str]:
-    """Return the ids of drawn items that a file names; none where it has no column of them."""
+    """Return the item ids in a file; empty if it has no such column."""
     return [row.get("item") for row in _read_rows(text, file) if row.get("item")]
 
 
@@ -251,11 +250,11 @@ def read_labels(
     labeller: str,
     benchmark: str | None = "",
 ) -> LabelFile:
-    """Read a file of labels.
+    """Parse a file of labels.
 
-    `known`: the drawn items among those that it names; `labeller`: who labelled where the file has no such column;
-    `benchmark`: whose the labels are where they are of somebody's own and the file has no such column; None: only labels of
-    drawn items are taken. SourceError for a file as a whole: no table, columns that lack, or nothing in it that can be used.
+    `known`: drawn items, by id; `labeller`: name for rows without that column; `benchmark`: the benchmark of answers from
+    elsewhere if the file has no such column; None: accept labels of drawn items only. SourceError for the whole file: no
+    table, missing columns, or no usable label.
     """
     rows = _read_rows(text, file)
     found = LabelFile(is_drawn="item" in rows[0].cells) if rows else LabelFile()
@@ -324,7 +323,7 @@ def _find_item(
     is_drawn: bool,
     file: str,
 ) -> DrawnItem | Trouble:
-    """Return what a row is about."""
+    """Return the item of a row, or the problem with it."""
     if not is_drawn:
         return _make_item(row, schemes, benchmark, file)
     name = row.get("item")
@@ -359,7 +358,7 @@ def _make_item(row: _Row, schemes: Mapping[str, LabelScheme], benchmark: str | N
 
 
 def _read_label(said: str, classes: Mapping[str, str]) -> str | None:
-    """Return the label that somebody typed, in whatever letters; a spreadsheet may write 1 as 1.0 or 1,00."""
+    """Return the label that a person typed, ignoring case, or None; a spreadsheet may write 1 as 1.0 or 1,00."""
     plain = unicodedata.normalize("NFKC", said).strip()
     if number := _WHOLE.fullmatch(plain):
         plain = number[1]
@@ -367,13 +366,13 @@ def _read_label(said: str, classes: Mapping[str, str]) -> str | None:
 
 
 def _is_same(one: str, other: str) -> bool:
-    """True where a cell holds a text: white space, and what no cell has room for, aside."""
+    """True when a cell holds a text, ignoring white space and characters beyond a cell's capacity."""
     first, second = (" ".join(unicodedata.normalize("NFC", text)[:_CELL].split()) for text in (one, other))
     return first == second
 
 
 def _settle(labels: Sequence[Label], found: LabelFile) -> None:
-    """Keep the label of an item by one person; more than one is told, and none is kept where they contradict."""
+    """Add one person's label of an item to the file; report repeated labels, and keep none if they contradict."""
     numbers = " and ".join(str(label.row) for label in labels)
     who = f" of {labels[0].labeller}" if labels[0].labeller else ""
     if len({label.label for label in labels}) > 1:

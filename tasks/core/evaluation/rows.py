@@ -1,6 +1,6 @@
-"""Rows that all evaluations share: what a model is asked, what it answered, and the scores of that.
+"""Row models shared by all evaluations: questions, the model's answers, their scores, and metrics.
 
-A row of an evaluation is never rejected: what cannot be scored stays, unscored, with its reason.
+A row of an evaluation is never rejected: if it cannot be scored, it stays, with the reason.
 """
 
 from typing import Literal
@@ -19,112 +19,112 @@ Unscored = Literal[
     "judge_failed",
     "no_gold",
 ]
-"""Why there is no score: nothing was said, the file of answers lacks it, the model would not, its room was too small, its
-server failed; what it looked up, or was to be shown, could not be had; the judge's reply could not be read, the judge
-failed; there is nothing to score against. Empty: scored."""
+"""Why there is no score, in this order: the answer is empty; the answers file lacks it; the model refused; a token limit cut
+it off; the server failed; a look-up failed; the judge's completion could not be read; the judge failed; there is no gold
+answer. Empty: scored."""
 COUNTED_WRONG = frozenset({"no_answer", "refused"})
-"""Why an answer says nothing that is asked for: it counts as a wrong one, and is judged by nobody."""
+"""Reasons for which an answer counts as wrong, without being judged."""
 
 
 class Asked(Row):
-    """One question as a model is asked it in one setting; the id is `setting/question_id`."""
+    """One question to a model in one setting; the id is `setting/question_id`."""
 
     question_id: str
-    """What files of answers call it: the row's id, with the part behind it where a row holds several questions."""
+    """Id in answers files: the row's id, followed by the part if a row holds several questions."""
     item: str
-    """Id of the row of the build that is measured on."""
+    """Id of the row in the evaluated build."""
     cluster: str
-    """What is drawn whole for intervals: questions that rest on the same facts move together."""
+    """Resampling unit for intervals: questions about the same facts are drawn together."""
     setting: str
-    """In which it is asked."""
+    """Setting in which the question is asked."""
     question: str
-    """The question's text."""
+    """Text of the question."""
 
 
 class Answer(Asked):
-    """What the model answered."""
+    """A model's answer to a question."""
 
     answer: str
-    """As given; characters that are none are replaced. Empty where there is no answer."""
+    """Answer as given, with invalid characters replaced; empty where there is none."""
     answer_read: str
-    """Without what was put around it: thoughts, fences, a label. What is scored."""
+    """Answer without wrappers (thoughts, fences, a label); this text is scored."""
     samples: list[str]
-    """What was drawn on the way, where the setting draws several."""
+    """Intermediate samples, if the setting draws several."""
     finish: str
-    """Why the answer ends, by its server: stop, length, …; empty where no server was asked."""
+    """Finish reason of the server: stop, length, …; empty if no server was called."""
     unscored: Unscored
-    """Why there is nothing to score; empty where there is."""
+    """Why there is nothing to score; empty if there is."""
     detail: str
-    """One sentence about that."""
+    """One sentence about that reason."""
     tokens_in: int
-    """Tokens of what the model was sent, as its server counts them; 0 where none does."""
+    """Prompt tokens, as the server counts them; 0 if it does not."""
     tokens_out: int
-    """Tokens of what it said, likewise."""
+    """Completion tokens, as the server counts them; 0 if it does not."""
     model: str
     """The model under test."""
     call: str
-    """Key of the recorded call that gave the answer; empty for a file and for built-in models."""
+    """Key of the recorded call of the answer; empty for an answers file and for built-in models."""
 
 
 class Score(Row):
     """One score of one answer; the id is `metric:id of the answer`."""
 
     question_id: str
-    """What files of answers call the question."""
+    """Id of the question in answers files."""
     item: str
-    """Id of the row of the build that is measured on."""
+    """Id of the row in the evaluated build."""
     cluster: str
-    """What is drawn whole for intervals."""
+    """Resampling unit for intervals."""
     setting: str
-    """In which the question was asked."""
+    """Setting in which the question was asked."""
     metric: str
-    """What is scored."""
+    """Name of the metric."""
     value: float | None
-    """Null where it is unscored."""
+    """Score; null if unscored."""
     unscored: Unscored
-    """Why there is no value; empty where there is."""
+    """Why there is no value; empty if there is."""
     detail: str
-    """One sentence about why there is no value."""
+    """One sentence about that reason."""
 
 
 class EvaluationMetric(Row):
     """One row of `evaluation_metrics`: a metric in a setting, overall or of one group; the id is `setting/metric/group_by/group`."""
 
     benchmark: str
-    """The benchmark that is measured on."""
+    """The evaluated benchmark."""
     model: str
     """The model under test."""
     judge: str
-    """What judged: a model, `exact` (a program), or empty where nothing is judged."""
+    """Judge: a model, `exact` (a program), or empty if nothing is judged."""
     setting: str
-    """In which questions were asked."""
+    """Setting in which questions were asked."""
     metric: str
-    """What is measured."""
+    """Name of the metric."""
     group_by: str
-    """What the items are grouped by; empty: all of them."""
+    """Grouping of the items; empty: not grouped."""
     group: str
-    """Which of these groups; empty: all items."""
+    """Group within this grouping; empty: all items."""
     value: float | None
-    """Mean; null where there is nothing to average, as `note` says."""
+    """Mean; null if there is nothing to average, as `note` explains."""
     n: int
-    """Scored items."""
+    """Number of scored items."""
     n_unscored: int
-    """Items that should have a score and have none; `<benchmark>_scores` has their reasons."""
+    """Number of items that lack a score; `<benchmark>_scores` has the reasons."""
     clusters: int
-    """Groups of items that are drawn whole for the interval."""
+    """Number of resampling units for the interval."""
     coverage: float | None
-    """n of n + n_unscored."""
+    """n divided by n + n_unscored."""
     bound_low: float | None
-    """The mean if all that is unscored counted least."""
+    """The mean if every unscored item counted as the lowest score."""
     bound_high: float | None
-    """The mean if all that is unscored counted most."""
+    """The mean if every unscored item counted as the highest score."""
     ci_low: float | None
     """Lower end of the 95 % interval."""
     ci_high: float | None
     """Upper end of the 95 % interval."""
     interval: str
-    """How the interval was made: wilson, bootstrap; empty: there is none."""
+    """Method of the interval: wilson, bootstrap; empty: no interval."""
     unit: str
-    """Of the value: share, words, …"""
+    """Unit of the value: share, words, …"""
     note: str
-    """Why there is no value or no interval, or what to know of them; empty where there is nothing to say."""
+    """Why there is no value or no interval, or a caution about them; empty for none."""

@@ -1,4 +1,4 @@
-"""From columns of answers to the rows of scores, and to what `measure` averages: whole columns at once."""
+"""Turn columns of answers into score rows, and score rows into the `Scores` that `measure` averages."""
 
 from collections.abc import Sequence
 
@@ -13,25 +13,25 @@ from factmill.tasks.core.rows import arrow_schema
 
 Floats = npt.NDArray[np.float64]
 LOWER_BOUND = "judged by a program: a lower bound"
-"""Note of a metric whose verdicts are those of the program `exact`."""
+"""Note of a metric with verdicts of the program `exact`."""
 _KEPT = ("question_id", "item", "cluster", "setting")
 
 
 def to_floats(column: pa.ChunkedArray) -> Floats:
-    """Return a column of numbers or booleans as an array; NaN where it is null."""
+    """Convert a column of numbers or booleans to a float array; null becomes NaN."""
     return np.asarray(pc.cast(column, pa.float64()).to_numpy(zero_copy_only=False), np.float64)
 
 
 def add_note(metric: Metric, note: str) -> Metric:
-    """Return a metric with one more note; an empty one changes nothing."""
+    """Return a metric with a further note; an empty note changes nothing."""
     return metric.model_copy(update={"note": "; ".join(filter(None, (metric.note, note)))})
 
 
 def score_rows(answers: pa.Table, metric: str, values: Floats, setting: str | None = None) -> pa.Table:
-    """Return the rows of `Score` for a metric of these answers (columns of `Answer`); NaN is unscored.
+    """Return the rows of `Score` for a metric of these answers (columns of `Answer`); NaN means unscored.
 
-    `setting`: what the scores are filed under, where they compare two settings. The reason of an unscored one is the
-    answer's own; `no_gold` where the answer says something all the same.
+    `setting`: setting of the scores, if they compare two settings. The reason of an unscored row is that of its answer, or
+    `no_gold` if the answer could be scored.
     """
     missing = pa.array(np.isnan(values))
     own = pc.equal(answers["unscored"], "")
@@ -55,9 +55,9 @@ def score_rows(answers: pa.Table, metric: str, values: Floats, setting: str | No
 def gather_scores(
     scores: pa.Table, groups: pa.Table, columns: Sequence[str], is_share: bool, unit: str
 ) -> list[Scores]:
-    """Return the scores of one metric (rows of `Score`), a `Scores` a setting, by setting.
+    """Return the scores of one metric (rows of `Score`) as one `Scores` per setting, sorted by setting.
 
-    `groups`: columns beside the scores' rows, in their order, of which those named `columns` are grouped by.
+    `groups`: table parallel to the scores' rows; its columns named in `columns` become groupings.
     """
     found = []
     for setting in sorted(pc.unique(scores["setting"]).to_pylist()):

@@ -1,8 +1,8 @@
-"""Agreement of two who put the same items into classes (kappa), and Spearman's rank correlation of two scores of the same items.
+"""Agreement of two raters on classes (kappa), and Spearman's rank correlation of two scores of the same items.
 
-A table of agreement has what people said in its rows and what the judge said in its columns. Items that were drawn by
-strata carry weights, by which a table speaks for all that was drawn from. Intervals of kappa are percentile bootstraps
-over clusters, as in intervals.py; weights are multiples of 2^-20, so sums of draws are exact in any order.
+A table of agreement has human labels in rows and the judge's verdicts in columns. Items drawn by strata carry weights, so
+that a table represents the whole population. Intervals of kappa are percentile bootstraps over clusters, as in
+intervals.py; weights are multiples of 2^-20, so sums of draws are exact in any order.
 """
 
 from collections import Counter
@@ -18,63 +18,63 @@ from factmill.tasks.core.measures.metrics import number, round_value
 from factmill.tasks.core.rows import StrictModel
 
 Distance = Literal["plain", "quadratic"]
-"""How far classes are apart: all alike, or by the square of the places between them (ratings)."""
+"""Distance between classes: 1 for all pairs, or the squared difference of their positions (ratings)."""
 _WEIGHT_BITS = 20
 _FEW = 30
 _WIDE = 0.2
-"""Of an accuracy's interval: wider, and too few items say too little."""
+"""Width of an accuracy's interval above which there are too few items."""
 
 
 class Agreement(StrictModel):
-    """How often, and how much beyond chance, a judge says what people say."""
+    """Accuracy and chance-corrected agreement of a judge with human labels."""
 
     n: int
-    """Items with a label of people and a verdict of the judge."""
+    """Items with a human label and a verdict of the judge."""
     clusters: int
-    """Questions these belong to."""
+    """Number of questions of these items."""
     accuracy: float | None
-    """Share of items on which both say the same; null where there is none."""
+    """Share of items on which both agree; null without items."""
     accuracy_low: float | None
-    """Lower end of the 95 % interval (Wilson's; of weighted items by how many unweighted ones they are worth)."""
+    """Lower end of the 95 % interval (Wilson's; for weighted items with their effective sample size)."""
     accuracy_high: float | None
     kappa: float | None
-    """Cohen's; null where either said one thing only, as `note` says."""
+    """Cohen's kappa; null if either used one label only, as `note` explains."""
     kappa_low: float | None
     """Lower end of the 95 % interval, by a bootstrap over questions."""
     kappa_high: float | None
     weighted_kappa: float | None
-    """Of ratings: kappa with quadratic weights; null where classes have no order."""
+    """For ratings: kappa with quadratic weights; null if classes have no order."""
     weighted_kappa_low: float | None
     weighted_kappa_high: float | None
     note: str
-    """Why there is no figure, or why an interval is not to be relied on."""
+    """Why there is no figure, or why an interval is unreliable."""
 
 
 class ClassAgreement(StrictModel):
-    """What a judge makes of one class; shares are null where there is nothing to divide by."""
+    """Precision, recall and F1 of a judge on one class; null if their denominator is 0."""
 
     label: str
     people: int
-    """Items that people put into it."""
+    """Items that people put into the class."""
     judge: int
     precision: float | None
-    """Of what the judge put into it, what people did too."""
+    """Share of the judge's items that people put there too."""
     recall: float | None
-    """Of what people put into it, what the judge did too."""
+    """Share of people's items that the judge put there too."""
     f1: float | None
 
 
 class AmongPeople(StrictModel):
-    """How far those who labelled agree with one another."""
+    """Agreement between labellers."""
 
     labellers: int
     items: int
     """Items with labels of two or more."""
     agreed: int
-    """Of these, on which all say the same."""
+    """Of these, items on which all agree."""
     kappa: float | None
     kind: Literal["cohen", "fleiss", ""]
-    """Cohen's of two, Fleiss' of more; empty where nobody labelled what another did."""
+    """Cohen's for two labellers, Fleiss' for more; empty if no item has two labels."""
     note: str
 
 
@@ -85,7 +85,7 @@ def cross(people: Sequence[str], judge: Sequence[str], classes: Sequence[str], w
 
 
 def find_kappa(tables: Floats, distance: Distance = "plain") -> Floats:
-    """Return Cohen's kappa of tables of agreement (shape: … × classes × classes); NaN where chance has both agree always."""
+    """Return Cohen's kappa of tables of agreement (shape: … × classes × classes); NaN where chance agreement is 1."""
     size = tables.shape[-1]
     places = np.arange(size, dtype=np.float64)
     apart = (places[:, None] - places) ** 2 if distance == "quadratic" else 1.0 - np.eye(size)
@@ -96,9 +96,9 @@ def find_kappa(tables: Floats, distance: Distance = "plain") -> Floats:
 
 
 def find_fleiss_kappa(counts: Floats) -> float | None:
-    """Return Fleiss' kappa of labels (shape: items × classes); None where all labels are of one class.
+    """Return Fleiss' kappa of label counts (shape: items × classes); None if all labels are of one class.
 
-    Items have two labels or more, and need not have as many each: pairs of labels of an item are compared.
+    Each item has two or more labels; their number may differ between items, since pairs of labels are compared.
     """
     sizes = counts.sum(axis=1)
     agreed = ((counts**2).sum(axis=1) - sizes) / (sizes * (sizes - 1))
@@ -116,10 +116,10 @@ def measure_agreement(
     is_ordinal: bool = False,
     seed: int = 0,
 ) -> Agreement:
-    """Return the agreement of parallel columns, one entry an item; labels are of `classes`, in their order.
+    """Return the agreement of parallel columns, one entry per item; labels are of `classes`, in order.
 
-    `weights`: what each item stands for (`weigh_strata`). Clusters are drawn whole, whatever their strata, and weights
-    stay what they are: intervals are, if anything, too wide.
+    `weights`: number of items that each represents (`weigh_strata`). Clusters are drawn whole, regardless of strata, with
+    fixed weights: intervals are, if anything, too wide.
     """
     size = len(classes)
     given = np.ones(len(people)) if weights is None else np.asarray(weights, np.float64)
@@ -153,7 +153,7 @@ def measure_agreement(
 def describe_classes(
     people: Sequence[str], judge: Sequence[str], classes: Sequence[str], weights: Sequence[float] | None = None
 ) -> list[ClassAgreement]:
-    """Return precision, recall and F1 of each class, by weights where there are any, and how many items are in it."""
+    """Return precision, recall and F1 of each class, weighted if there are weights, and its numbers of items."""
     table = cross(people, judge, classes, None if weights is None else np.asarray(weights, np.float64))
     found = []
     for at, label in enumerate(classes):
@@ -168,13 +168,13 @@ def describe_classes(
 
 
 def weigh_strata(strata: Sequence[str], sizes: Mapping[str, int]) -> list[float]:
-    """Return what each item stands for: of its stratum's items (`sizes`) an equal part."""
+    """Return the weight of each item: its stratum's size divided by the stratum's drawn items."""
     drawn = Counter(strata)
     return [sizes[stratum] / drawn[stratum] for stratum in strata]
 
 
 def compare_people(labels: Mapping[str, Mapping[str, str]], classes: Sequence[str]) -> AmongPeople:
-    """Return how far labellers agree; `labels`: item → labeller → label."""
+    """Return the agreement between labellers; `labels`: item → labeller → label."""
     labellers = sorted({labeller for given in labels.values() for labeller in given})
     shared = [labels[item] for item in sorted(labels) if len(labels[item]) > 1]
     agreed = sum(len(set(given.values())) == 1 for given in shared)
@@ -196,7 +196,7 @@ def compare_people(labels: Mapping[str, Mapping[str, str]], classes: Sequence[st
 
 
 def explain_few(agreement: Agreement) -> str:
-    """Return a warning where so few items say little of a judge; empty where they are enough."""
+    """Format a warning if there are too few items to assess a judge; empty if there are enough."""
     low, high = agreement.accuracy_low, agreement.accuracy_high
     if low is None or high is None or (agreement.n >= _FEW and high - low <= _WIDE):
         return ""
@@ -210,17 +210,17 @@ def _find_cells(people: Sequence[str], judge: Sequence[str], classes: Sequence[s
 
 
 def _bound_share(share: float, weights: Floats) -> tuple[float, float]:
-    """Return Wilson's interval of a weighted share, of as many items as the weighted ones are worth (Kish)."""
+    """Return Wilson's interval of a weighted share, with the effective sample size (Kish)."""
     worth = float(weights.sum() ** 2 / (weights**2).sum())
     return wilson(share * worth, worth)
 
 
 def _bound_kappa(tables: Floats, size: int, distance: Distance, seed: int) -> tuple[float, float | None, float | None]:
-    """Return kappa and its interval, none where there is one cluster (`tables`: clusters × cells)."""
+    """Return kappa and its interval, None for one cluster (`tables`: clusters × cells)."""
     kappa = round_value(float(find_kappa(tables.sum(axis=0).reshape(size, size), distance)))
     if len(tables) == 1:
         return kappa, None, None
-    # drawing kinds of clusters is drawing clusters
+    # drawing distinct tables by frequency equals drawing clusters
     kinds, often = np.unique(tables, axis=0, return_counts=True)
     drawn = np.random.default_rng(seed).multinomial(len(tables), often / len(tables), DRAWS).astype(np.float64) @ kinds
     kappas = find_kappa(drawn.reshape(-1, size, size), distance)
@@ -229,7 +229,7 @@ def _bound_kappa(tables: Floats, size: int, distance: Distance, seed: int) -> tu
 
 
 def _explain_no_kappa(table: Floats, rows: str = "people", columns: str = "the judge") -> str:
-    """Return why a table has no kappa, or one that would be 0 whatever is said; empty where it has one."""
+    """Return why a table has no kappa, or one that would always be 0; empty if it has a meaningful one."""
     if not table.sum():
         return "nothing to compare"
     single = [who for who, axis in ((rows, 1), (columns, 0)) if np.count_nonzero(table.sum(axis=axis)) == 1]
@@ -238,16 +238,16 @@ def _explain_no_kappa(table: Floats, rows: str = "people", columns: str = "the j
 
 _LEAST_DRAWS = 1_000
 _RANKED = 20_000_000
-"""Items that are ranked for an interval: over 2,000 items it has fewer draws, down to 1,000."""
+"""Maximum number of items ranked for an interval: above 2,000 items it has fewer draws, down to 1,000."""
 _CELLS = 200_000
-"""Items that are ranked at once."""
+"""Maximum number of items ranked at once."""
 
 
 class Correlation(StrictModel):
-    """How two scores of the same items go together."""
+    """Rank correlation of two scores of the same items."""
 
     rho: float | None
-    """Spearman's, tied scores having the mean of their ranks; to six digits."""
+    """Spearman's rho, with mean ranks for ties; to six digits."""
     n: int
     """Items with both scores."""
     n_unscored: int
@@ -257,7 +257,7 @@ class Correlation(StrictModel):
     """Lower end of the 95 % interval, by a bootstrap over clusters; to four digits."""
     ci_high: float | None
     note: str
-    """Why there is no rho or no interval, or why the interval is not to be relied on."""
+    """Why there is no rho or no interval, or why the interval is unreliable."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,9 +267,9 @@ class _Side:
     order: npt.NDArray[np.intp]
     """Items by score."""
     ends: npt.NDArray[np.intp]
-    """Where in that order each different score ends."""
+    """End of each distinct score in that order."""
     places: npt.NDArray[np.intp]
-    """Each item's place among the different scores."""
+    """Each item's position among the distinct scores."""
 
     @classmethod
     def of(cls, scores: Floats) -> "_Side":
@@ -280,10 +280,10 @@ class _Side:
 
 
 def correlate(x: Floats, y: Floats, clusters: Sequence[str], seed: int = 0) -> Correlation:
-    """Return Spearman's rho of two scores, one entry an item (NaN: unscored), with its interval.
+    """Return Spearman's rho of two scores, one entry per item (NaN: unscored), with its interval.
 
-    Draws in which a side is constant have no rho and are left out of the interval. ValueError where the columns are not
-    equally long.
+    Draws in which one score is constant have no rho and are left out of the interval. ValueError if the columns differ in
+    length.
     """
     if not len(x) == len(y) == len(clusters):
         raise ValueError(f"{len(x)} and {len(y)} scores of items in {len(clusters)} clusters")
@@ -323,9 +323,9 @@ def _draw_interval(sides: list[_Side], numbers: Numbers, clusters: int, seed: in
 
 
 def _rank_and_correlate(sides: list[_Side], weights: Numbers) -> Floats:
-    """Return rho of each draw; `weights`: how often each item is in it (shape: draws × items); NaN: a side is constant.
+    """Return rho of each draw; `weights`: multiplicity of each item (shape: draws × items); NaN: a score is constant.
 
-    Ranks are taken twice and from their middle, so that all sums are whole numbers, exact up to a million items.
+    Ranks are doubled and centred, so that all sums are whole numbers, exact up to a million items.
     """
     n = weights.sum(axis=1, keepdims=True)
     ranks = []

@@ -1,7 +1,7 @@
-"""Audits: the check by people that the papers made of a sample of their rows, and the figures that come of it.
+"""Audits: human checks of a sample of rows, as in the papers, and their figures.
 
-A reader gives each row of a seeded sample a mark for each kind of fault, or of quality, that the paper looked at. The
-sample follows from the ids and the seed alone, and a larger one contains the smaller.
+A reader marks each row of a seeded sample for each kind of fault, or quality, that the paper checked. The sample depends
+on the ids and the seed alone, and a larger sample contains the smaller.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -16,37 +16,37 @@ from factmill.tasks.core.rows import StrictModel
 from factmill.tasks.errors import SourceError
 
 PAPER_ROWS = 60
-"""Rows that an audit draws; the papers looked at 50 to 124."""
+"""Rows that an audit draws; the papers checked 50 to 124."""
 
 
 @dataclass(frozen=True, slots=True)
 class AuditKind:
-    """One thing that a reader looks at."""
+    """One criterion that a reader checks."""
 
     code: str
     asks: str
-    """What is counted or marked, as one line to read."""
+    """Instruction to the reader, one line."""
     scale: Literal["faults", "score"] = "faults"
-    """faults: so many parts of a row are wrong; score: a mark, the more the better."""
+    """faults: number of wrong parts of a row; score: a mark, higher is better."""
     most: int = 1
-    """Parts of a row that can be wrong; the best mark."""
+    """Number of parts that can be wrong, or the best mark."""
     paper: float | None = None
-    """The paper's share of faulty parts, or mean mark; None where it gives none."""
+    """The paper's share of faulty parts, or mean mark; None if it gives none."""
 
 
 @dataclass(frozen=True, slots=True)
 class Audit:
-    """How rows of a benchmark are checked by people."""
+    """How people check rows of a benchmark."""
 
     kinds: tuple[AuditKind, ...]
     source: str
-    """Where the paper tells of its own check."""
+    """Place in the paper that describes its own check."""
     evidence: Callable[[Any, Sequence[Mapping[str, Any]]], Iterable[str]] = lambda _row, _calls: ()
-    """A row (its model) and the recorded calls it rests on, as lines that show what its facts rest on."""
+    """A row (its model) and the recorded calls that it depends on → lines with the evidence for its facts."""
 
 
 class Verdict(StrictModel):
-    """What a reader said of a row."""
+    """A reader's marks of a row."""
 
     row_id: str
     marks: dict[str, int]
@@ -60,21 +60,21 @@ class AuditFigure(StrictModel):
 
     kind: str
     here: float | None
-    """Share of faulty parts, or mean mark; null where no row has a verdict."""
+    """Share of faulty parts, or mean mark; null if no row has a verdict."""
     low: float | None
     high: float | None
-    """95 % interval: Wilson's where a row has one part, else a bootstrap over rows."""
+    """95 % interval: Wilson's if a row has one part, else a bootstrap over rows."""
     rows: int
     paper: float | None
 
 
 def draw_sample(ids: Iterable[str], rows: int, seed: int) -> list[str]:
-    """Return the ids of a sample, in the order in which they are drawn."""
+    """Return the ids of a sample, in drawing order."""
     return sorted(ids, key=lambda each: digest_json([seed, each]))[:rows]
 
 
 def measure(audit: Audit, verdicts: Sequence[Verdict]) -> list[AuditFigure]:
-    """Return the figures of the kinds, in their order."""
+    """Return one figure per kind, in order."""
     figures = []
     for kind in audit.kinds:
         marks = [verdict.marks[kind.code] for verdict in verdicts]
@@ -90,7 +90,7 @@ def measure(audit: Audit, verdicts: Sequence[Verdict]) -> list[AuditFigure]:
 
 
 def describe_figure(kind: AuditKind, figure: AuditFigure) -> str:
-    """Return a figure beside the paper's, as a line to read."""
+    """Format a figure and the paper's as one line."""
     if figure.here is None:
         return f"{kind.code}: no verdicts"
     tell = _tell_share if kind.scale == "faults" else _tell_mark
@@ -99,7 +99,7 @@ def describe_figure(kind: AuditKind, figure: AuditFigure) -> str:
 
 
 def read_mark(kind: AuditKind, given: str) -> int | None:
-    """Return a mark as somebody typed it; None where it is none. Nothing is no fault; x is one."""
+    """Read a mark as a person typed it; None if invalid. For faults, an empty text is 0 and x is 1."""
     text = given.strip().lower()
     if kind.scale == "faults" and text in ("", "x"):
         return int(text == "x")
@@ -108,7 +108,7 @@ def read_mark(kind: AuditKind, given: str) -> int | None:
 
 
 def write_sheet(audit: Audit, build_id: str, shown: Mapping[str, str], verdicts: Mapping[str, Verdict]) -> str:
-    """Return the sample as CSV, a row a line, with the verdicts there are; `shown`: row id → what the reader sees."""
+    """Format the sample as CSV, one row per line, with existing verdicts; `shown`: row id → text for the reader."""
     columns = ["build", "row_id", "shown", *(kind.code for kind in audit.kinds), "reviewer", "note"]
     lines = []
     for row_id, text in shown.items():
@@ -122,7 +122,7 @@ def write_sheet(audit: Audit, build_id: str, shown: Mapping[str, str], verdicts:
 
 
 def read_sheet(audit: Audit, build_id: str, text: str, file: str) -> list[Verdict]:
-    """Read a filled-in sheet; rows without any mark, reviewer and note are passed over as not looked at.
+    """Parse a filled-in sheet; rows without mark, reviewer and note are skipped as unchecked.
 
     SourceError names file, line and what was expected.
     """
@@ -150,7 +150,7 @@ def read_sheet(audit: Audit, build_id: str, text: str, file: str) -> list[Verdic
 
 
 def describe_marks(kind: AuditKind) -> str:
-    """Return what may be typed."""
+    """Format the allowed marks of a kind as text."""
     if kind.scale == "score":
         return f"a mark from {0 if kind.most == 1 else 1} to {kind.most}"
     return "x for a fault, nothing for none" if kind.most == 1 else f"the number of faults, 0 to {kind.most}"

@@ -1,18 +1,18 @@
-"""Counts, shares and bins: what reports of published tables count, and bins of equal size by a number that items have."""
+"""Counts, rounded shares and quantile bins, for reports of published tables."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 UNKNOWN = "unknown"
-"""Bin of the items whose number is not known."""
+"""Bin of items with an unknown number."""
 
 
 def bin_by_quantile(values: Mapping[str, int | None], bins: int) -> dict[str, str]:
-    """Return id → its bin, smallest number first: bins of equal size (one more in some), ties by id; those unknown apart.
+    """Return id → its bin, smallest number first: bins of equal size (±1), ties by id; unknown numbers separately.
 
-    A bin is called by its place and its smallest and largest number (`2 of 5 (1,200 to 4,310)`), or UNKNOWN. The order of
-    `values` decides nothing.
+    A bin's name has its position and its smallest and largest number (`2 of 5 (1,200 to 4,310)`), or is UNKNOWN. The
+    order of `values` does not matter.
     """
     known = sorted((value, each) for each, value in values.items() if value is not None)
     found = {each: UNKNOWN for each, value in values.items() if value is None}
@@ -26,17 +26,17 @@ def bin_by_quantile(values: Mapping[str, int | None], bins: int) -> dict[str, st
 
 
 def count_values(values: Iterable[Any]) -> dict[str, int]:
-    """Return value as text → how often it stands there, by value; values are of one kind, which has an order."""
+    """Return value as text → its number of occurrences, sorted by value; values must be comparable."""
     return {str(value): count for value, count in sorted(Counter(values).items())}
 
 
 def divide(part: float, whole: int, digits: int = 3) -> float | None:
-    """Return a share or mean, rounded; None where there is nothing to divide by."""
+    """Return a share or mean, rounded; None if `whole` is 0."""
     return round(part / whole, digits) if whole else None
 
 
 def compare_figures(
     here: Mapping[str, tuple[float | None, int]], paper: Mapping[str, float]
 ) -> dict[str, dict[str, float | int | None]]:
-    """Return figure → here, n and paper, of figures given as (value, n); here is None where there is no data."""
+    """Return figure → `here`, `n` and `paper`, from figures given as (value, n); `here` is None without data."""
     return {name: {"here": value, "n": n, "paper": paper[name]} for name, (value, n) in here.items()}

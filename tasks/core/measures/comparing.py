@@ -1,7 +1,7 @@
-"""Comparisons of models on the items that both have a score for: what the difference is, and whether there is one.
+"""Paired comparison of models on the items that both have a score for: difference, interval, p-value and ranks.
 
-Items are paired by id, and clusters drawn whole, as in metrics. Two models differ where the interval of their paired
-difference leaves out 0; everything else is a tie.
+Items are paired by id, and clusters resampled as wholes, as in metrics. Two models differ if the interval of their paired
+difference excludes 0; everything else is a tie.
 """
 
 import dataclasses
@@ -26,25 +26,25 @@ from factmill.tasks.core.measures.metrics import Scores, number, round_value
 from factmill.tasks.core.rows import StrictModel
 
 _Z_80 = 0.8416212335729143
-"""Of the normal distribution: 80 % lie below."""
+"""80 % quantile of the normal distribution."""
 _CELLS = 10_000_000
-"""Signs that are drawn at once."""
+"""Maximum number of signs drawn at once."""
 Ranks = tuple[int, int]
-"""First and last rank that a model may have."""
+"""Best and worst possible rank of a model."""
 
 
 class Comparison(StrictModel):
-    """Two models by one metric, on the items that both have a score for."""
+    """Comparison of two models by one metric, on the items that both have a score for."""
 
     first: str
     second: str
     setting: str
-    """Empty where the two are of different settings."""
+    """Empty if the two have different settings."""
     metric: str
     n: int
-    """Items that both have a score for; all figures are of these."""
+    """Items that both have a score for; all figures use these only."""
     only_first: int
-    """Items left out since only the first has a score for them."""
+    """Items left out because only the first has a score for them."""
     only_second: int
     clusters: int
     value_first: float | None
@@ -60,20 +60,20 @@ class Comparison(StrictModel):
     p: float | None
     """Two-sided, to four significant digits."""
     p_adjusted: float | None
-    """By Benjamini and Hochberg over all comparisons made at once; null where there was one alone."""
+    """Adjusted by Benjamini and Hochberg over all comparisons made at once; null for a single comparison."""
     test: Literal["mcnemar", "sign_flip", ""]
     smallest_difference: float | None
-    """What so many items can show: a true difference that is found at 5 % (two-sided) in 80 % of samples."""
+    """Smallest true difference that such a sample detects at 5 % (two-sided) with 80 % power."""
     unit: str
     note: str
-    """Why there is no figure, or why the interval is not to be relied on."""
+    """Why there is no figure, or why the interval is unreliable."""
 
 
 def compare(first: str, of_first: Scores, second: str, of_second: Scores, seed: int = 0) -> Comparison:
     """Compare two models by one metric.
 
-    p is McNemar's exact test's where each item is right or wrong and nothing binds items, else of a sign-flip
-    permutation test over clusters. ValueError where the metrics are not the same, or an item has two scores.
+    p comes from McNemar's exact test if each item is right or wrong and a cluster of its own, else from a sign-flip
+    permutation test over clusters. ValueError if the metrics differ, or an item has two scores.
     """
     same = [(s.metric, s.worst, s.best, s.unit, s.is_share) for s in (of_first, of_second)]
     if same[0] != same[1]:
@@ -120,7 +120,7 @@ def compare(first: str, of_first: Scores, second: str, of_second: Scores, seed: 
 
 
 def compare_all(models: Mapping[str, Sequence[Scores]], seed: int = 0) -> list[Comparison]:
-    """Compare every two models in each setting and by each metric that both have, with adjusted p."""
+    """Compare all pairs of models in each setting and by each metric that both have, with adjusted p."""
     found = []
     for (first, of_first), (second, of_second) in itertools.combinations(models.items(), 2):
         others = {(scores.setting, scores.metric): scores for scores in of_second}
@@ -132,7 +132,7 @@ def compare_all(models: Mapping[str, Sequence[Scores]], seed: int = 0) -> list[C
 
 
 def keep_shared(of_models: Sequence[Scores]) -> list[Scores]:
-    """Return the scores of the items that all have a score for, each by item id; ValueError where one has two."""
+    """Restrict scores to the items that all models have a score for, sorted by item id; ValueError if an item has two."""
     places = []
     for scores in of_models:
         known = {item: place for place, item in enumerate(scores.items)}
@@ -145,7 +145,8 @@ def keep_shared(of_models: Sequence[Scores]) -> list[Scores]:
 
 
 def mcnemar(only_first: int, only_second: int) -> float:
-    """Return p of McNemar's exact test, two-sided; how many items only the one, and only the other, has right."""
+    """Return the two-sided p of McNemar's exact test; arguments: number of items that only the first, only the second has
+    right."""
     n, least = only_first + only_second, min(only_first, only_second)
     terms = [math.comb(n, least) / 2**n]
     for k in range(least, 0, -1):
@@ -154,10 +155,10 @@ def mcnemar(only_first: int, only_second: int) -> float:
 
 
 def flip_signs(sums: Floats, seed: int = 0) -> float:
-    """Return p of a two-sided permutation test: were neither better, each cluster's difference could as well be turned.
+    """Return the two-sided p of a sign-flip permutation test: under the null, each cluster's difference may change its sign.
 
-    `sums`: difference of each cluster, whole numbers. With up to 13 clusters that differ all 2^n ways are counted, else
-    10,000 are drawn, and the way found counts as one of them: p is at least 1/10,001.
+    `sums`: difference of each cluster, whole numbers. With up to 13 nonzero differences all 2^n sign patterns are counted,
+    else 10,000 are drawn, and the observed pattern counts as one of them: p is at least 1/10,001.
     """
     sizes = np.sort(np.abs(sums[sums != 0]))
     n, total, found = len(sizes), float(sizes.sum()), abs(float(sums.sum()))
@@ -173,10 +174,10 @@ def flip_signs(sums: Floats, seed: int = 0) -> float:
 
 
 def find_smallest_difference(sums: Floats, sizes: Floats, exponent: int = 0) -> float | None:
-    """Return the smallest difference that such a sample finds in 80 % of cases at 5 %, two-sided; to six digits.
+    """Return the smallest difference that such a sample detects at 5 % (two-sided) with 80 % power; to six digits.
 
-    `sums`, `sizes`: paired differences by cluster, in units of 2^-exponent. None where these do not vary, or are of one
-    cluster: nothing is known then of what the sample would miss.
+    `sums`, `sizes`: paired differences by cluster, in units of 2^-exponent. None if these do not vary, or for one cluster:
+    then the power is unknown.
     """
     clusters = len(sums)
     if clusters < 2:
@@ -188,7 +189,7 @@ def find_smallest_difference(sums: Floats, sizes: Floats, exponent: int = 0) -> 
 
 
 def adjust(p_values: Sequence[float | None]) -> list[float | None]:
-    """Return p-values as adjusted by Benjamini and Hochberg: those up to 0.05 have a false discovery rate of 5 %."""
+    """Adjust p-values by Benjamini and Hochberg: those up to 0.05 have a false discovery rate of 5 %."""
     order = sorted((p, place) for place, p in enumerate(p_values) if p is not None)
     adjusted: list[float | None] = [None] * len(p_values)
     least = 1.0
@@ -199,10 +200,10 @@ def adjust(p_values: Sequence[float | None]) -> list[float | None]:
 
 
 def rank(comparisons: Sequence[Comparison], lower_is_better: bool = False) -> dict[str, Ranks]:
-    """Return the ranks that each compared model may have: those, by value, of all models that it is not shown to differ from.
+    """Return the range of possible ranks of each model: the ranks, by value, of all models that it does not clearly differ from.
 
-    `comparisons`: of every two models, by one metric in one setting, on the same items. Models that are not shown to differ
-    share a rank; a model that differs from all others has one alone.
+    `comparisons`: all pairs of models, by one metric in one setting, on the same items. Models without a clear difference
+    share ranks; a model that differs from all others has a single rank.
     """
     compared = [one for one in comparisons if one.ci_low is not None]
     values = {one.first: one.value_first or 0.0 for one in compared} | {

@@ -1,9 +1,9 @@
-"""Rates corrected for a judge's errors, where people have labelled some of the answers that it judged.
+"""Correct shares for a judge's errors, given human labels of some of the judged answers.
 
-Where a judge calls a share p right, (p + specificity − 1)/(sensitivity + specificity − 1) is right (Rogan and Gladen 1978).
-The interval is a percentile bootstrap over both samples: each draw takes questions of the evaluation and questions of the
-labels whole. Each sample gets an item of each outcome, as a question of its own, in its draws alone: otherwise a judge
-without an error among twenty labels would pass for one that never errs. bench/trials/corrected.py measures the coverage.
+If a judge calls a share p right, the share (p + specificity − 1)/(sensitivity + specificity − 1) is right (Rogan and
+Gladen 1978). The interval is a percentile bootstrap over both samples: each draw takes whole questions of the evaluation
+and of the labels. For draws only, each sample gets an additional item of each outcome, as its own question: otherwise a
+judge without an error in twenty labels would count as infallible. bench/trials/corrected.py measures the coverage.
 """
 
 from collections.abc import Sequence
@@ -16,27 +16,27 @@ from factmill.tasks.core.rows import StrictModel
 
 _WEIGHT_BITS = 20
 _ADDED = 1.0
-"""Items of each outcome that are added to a sample."""
+"""Number of items of each outcome added to a sample."""
 
 
 class JudgeRates(StrictModel):
-    """How often a judge calls right what people call right, and wrong what they call wrong."""
+    """Sensitivity and specificity of a judge against human labels."""
 
     n: int
     """Labelled items."""
     sensitivity: float | None
-    """Of what people call right, the share that the judge calls right; null where they call nothing right."""
+    """Share of the answers right by human label that the judge calls right; null without such answers."""
     sensitivity_low: float | None
     """Lower end of the 95 % interval."""
     sensitivity_high: float | None
     specificity: float | None
-    """Of what people call wrong, the share that the judge calls wrong; null where they call nothing wrong."""
+    """Share of the answers wrong by human label that the judge calls wrong; null without such answers."""
     specificity_low: float | None
     specificity_high: float | None
     size: int
-    """Items that the labelled ones were drawn from; the labelled ones where they are of no draw."""
+    """Number of items that the labelled ones were drawn from; of labelled ones if they were not drawn."""
     questions: dict[str, list[int]]
-    """Question → weights of its items in units of 2^-20: both say wrong, the judge alone says right, people alone say right,
+    """Question → weights of its items in units of 2^-20: both say wrong, only the judge says right, only people say right,
     both say right."""
 
 
@@ -48,10 +48,10 @@ def measure_rates(
     size: int,
     draws: int = DRAWS,
 ) -> JudgeRates:
-    """Return the rates of parallel columns, one entry a labelled item: True is right.
+    """Return the rates of parallel columns, one entry per labelled item: True is right.
 
-    `weights`: what each stands for; `size`: judged items that the labelled ones were drawn from, by the judge's verdict, or
-    as many as were labelled.
+    `weights`: number of items that each represents; `size`: number of judged items that the labelled ones were drawn from by
+    the judge's verdict, else the number of labelled items.
     """
     given = np.ones(len(people)) if weights is None else np.asarray(weights, np.float64)
     of_question, names = number(questions)
@@ -83,11 +83,11 @@ def measure_rates(
 def correct_share(
     names: Sequence[str], sums: Floats, rates: JudgeRates, is_own: bool, seed: int = 0, draws: int = DRAWS
 ) -> tuple[float, Interval] | None:
-    """Return the corrected share with its 95 % interval; None where the judge does not tell right from wrong.
+    """Return the corrected share with its 95 % interval; None if the judge cannot distinguish right from wrong.
 
-    `sums` (questions × 4, whole numbers; `names`: the questions): items with a score, the sum of their scores, those that
-    were judged, those that the judge calls right. What has a score without a verdict keeps it: no answer is wrong, whatever
-    the judge. `is_own`: the labels were drawn of these very answers, so questions are drawn with their labels.
+    `sums` (questions × 4, whole numbers; `names`: the questions): number of scored items, sum of their scores, number of
+    judged items, number that the judge calls right. Items scored without a verdict keep their score: a missing answer is
+    wrong for any judge. `is_own`: the labels were drawn from these answers, so questions are drawn with their labels.
     """
     if rates.sensitivity is None or rates.specificity is None or rates.sensitivity + rates.specificity <= 1:
         return None
@@ -107,12 +107,12 @@ def correct_share(
     lows, highs = (_correct(answers, sensitivity, specificity, unknown) for unknown in (0.0, 1.0))
     of_all = sums.sum(axis=0, keepdims=True)
     value = float(_correct(of_all, np.array([rates.sensitivity]), np.array([rates.specificity]), 0.0)[0])
-    # the added items may draw an interval off a share of 0 or 1
+    # the added items may move the interval away from a share of 0 or 1
     return round_value(value), (min(cut_tails(lows)[0], round(value, 4)), max(cut_tails(highs)[1], round(value, 4)))
 
 
 def _correct(sums: Floats, sensitivity: Floats, specificity: Floats, unknown: float) -> Floats:
-    """Return corrected shares, between 0 and 1; `unknown`: of what is judged, where a judge errs as often as not."""
+    """Return corrected shares, between 0 and 1; `unknown`: share for judged items if the judge is no better than chance."""
     scored, total, judged, right = sums.T
     with np.errstate(invalid="ignore", divide="ignore"):
         corrected = (right / judged + specificity - 1) / (sensitivity + specificity - 1)
@@ -121,10 +121,10 @@ def _correct(sums: Floats, sensitivity: Floats, specificity: Floats, unknown: fl
 
 
 def _find_rates(tables: Floats, called_right: Floats) -> tuple[Floats, Floats]:
-    """Return sensitivity and specificity of draws of labels (draws × 4), NaN where nothing that they are of was drawn.
+    """Return sensitivity and specificity of draws of labels (draws × 4), NaN without an item for their denominator.
 
-    What is right is counted within what the judge calls right, and within what it calls wrong, since labels are drawn by
-    its verdicts. `called_right`: the share that it calls right of all that they were drawn from.
+    Right items are counted separately within each verdict of the judge, since labels are drawn by verdict.
+    `called_right`: share that the judge calls right among all items that the labels were drawn from.
     """
     called_wrong = 1 - called_right
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -146,12 +146,12 @@ def _list_tables(rates: JudgeRates, names: Sequence[str]) -> Floats:
 
 
 def _add_labels(rates: JudgeRates) -> Floats:
-    """Return the items that are added to labels, each worth as much as they are on the average."""
+    """Return the items added to labels, each with the mean weight of a label."""
     return np.eye(4) * np.rint(_ADDED * np.sum(list(rates.questions.values())) / rates.n)
 
 
 def _draw(sums: Floats, generator: np.random.Generator, draws: int) -> Floats:
-    """Return sums of draws (draws × columns) of as many questions as there are (questions × columns)."""
-    # drawing kinds of questions is drawing questions
+    """Return sums of bootstrap draws (draws × columns) of questions (questions × columns)."""
+    # drawing distinct rows by frequency equals drawing questions
     kinds, often = np.unique(sums, axis=0, return_counts=True)
     return np.asarray(generator.multinomial(len(sums), often / len(sums), draws).astype(np.float64) @ kinds)

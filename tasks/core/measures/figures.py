@@ -1,4 +1,4 @@
-"""Figures as data: what a report draws. A benchmark says what stands in them, tasks/reports how they look."""
+"""Figures of reports as data: a benchmark defines their content, tasks/reports their appearance."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -9,14 +9,14 @@ from factmill.tasks.core.evaluation.rows import EvaluationMetric
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """Points that belong together; where a figure scatters, a series is one point with its label."""
+    """A series of points of a figure; in a scatter plot, one point with its label."""
 
     label: str
     x: tuple[float | str, ...]
     y: tuple[float | None, ...]
-    """None: nothing to average; the point is left out."""
+    """None: nothing to average; the point is omitted."""
     low: tuple[float | None, ...] = ()
-    """Lower ends of the points' intervals; empty: they have none."""
+    """Lower ends of the points' intervals; empty: no intervals."""
     high: tuple[float | None, ...] = ()
 
 
@@ -32,12 +32,12 @@ class Figure:
     y_label: str
     series: tuple[Series, ...]
     note: str = ""
-    """What the reader must know to read it: where it stands in the paper, what the bars' ends are."""
+    """Explanation for the reader: its place in the paper, the meaning of error bars."""
     y_range: tuple[float, float] | None = None
 
 
 def make_series(label: str, points: Iterable[tuple[float | str, EvaluationMetric | None]]) -> Series:
-    """Return metrics with their intervals as points; None: nothing was counted there."""
+    """Make a series of metrics with their intervals; None: no metric at this x."""
     told = list(points)
     values, low, high = (
         tuple(None if each is None else getattr(each, name) for _, each in told)
@@ -54,10 +54,10 @@ def draw_groups(
     groups: Sequence[str] | None = None,
     **more: Any,
 ) -> Figure:
-    """Return a metric by group with intervals, a series a model and setting; no series where it was not grouped so.
+    """Make a figure of a metric by group with intervals, one series per model and setting; no series without such groups.
 
-    `groups`: all that stand on the axis, in order; None: those that each series has. `more`: fields of `Figure` instead of
-    those made here. Settings, by name, are named where there are several.
+    `groups`: groups on the axis, in order; None: those of each series. `more`: fields of `Figure` that replace the
+    defaults. Labels name the setting, in order of name, if there are several.
     """
     found: dict[tuple[str, str], dict[str, EvaluationMetric]] = {}
     for each in metrics:

@@ -1,10 +1,10 @@
-"""Intervals of rates and means: what a figure of a sample says about all rows.
+"""Confidence intervals of shares and means.
 
-Bootstraps here are percentile bootstraps over clusters, which are drawn whole: their interval is too narrow where there
-are few (where the clusters' means are normal it holds the true mean in 84 % of samples of 5 clusters, 90 % of 10, 93 %
-of 20 and 94 to 95 % of 80), and far too narrow where few differ: of an event in 3 % of clusters it holds the true share in
-26 % of samples of 10 clusters and 59 % of 30. All that is drawn and added up is whole numbers below 2^53, so an interval depends neither
-on the order of the clusters nor on the machine.
+Bootstraps here are percentile bootstraps over clusters, which are drawn whole. Their interval is too narrow for few
+clusters (with normal cluster means it covers the true mean in 84 % of samples of 5 clusters, 90 % of 10, 93 % of 20 and
+94 to 95 % of 80), and far too narrow if few clusters differ: for an event in 3 % of clusters it covers the true share in
+26 % of samples of 10 clusters and 59 % of 30. All drawn and added values are whole numbers below 2^53, so an interval
+depends neither on the order of the clusters nor on the machine.
 """
 
 import math
@@ -14,19 +14,19 @@ import numpy as np
 import numpy.typing as npt
 
 Z_95 = 1.959963984540054
-"""Of the normal distribution, for 95 %."""
+"""Two-sided 95 % quantile of the normal distribution."""
 DRAWS = 10_000
 _DIGITS = 4
 _FEW = 20
-"""Fewer clusters than these, and an interval is told to be too narrow."""
+"""Number of clusters below which an interval is reported as too narrow."""
 _FEW_UNLIKE = 10
-"""So with fewer than these that differ from the others."""
+"""Number of deviating clusters below which an interval is reported as too narrow."""
 _KINDS = 32
-"""Kinds of clusters that are told apart in draws: a draw takes time by kinds, not by clusters."""
+"""Maximum number of distinct kinds of clusters in draws: the time of a draw depends on kinds, not on clusters."""
 _UNITED = 16
-"""Kinds that more are united to."""
+"""Number of kinds that a larger number is merged into."""
 _SPARE_BITS = 10
-"""Of sums, for the mean sum and size of clusters that are united."""
+"""Spare bits of sums, for the mean sum and size of merged clusters."""
 
 Interval = tuple[float, float]
 Floats = npt.NDArray[np.float64]
@@ -34,9 +34,9 @@ Numbers = npt.NDArray[np.int64]
 
 
 def wilson(successes: float, n: float) -> Interval:
-    """Return the 95 % interval of a share by Wilson's score, to four digits; ValueError where n is 0.
+    """Return the 95 % Wilson score interval of a share, to four digits; ValueError if n is 0.
 
-    Neither has to be whole: weighted observations are worth so many unweighted ones.
+    Arguments may be fractional: weighted observations have an effective sample size.
     """
     if not n:
         raise ValueError("an interval of no observation")
@@ -49,9 +49,9 @@ def wilson(successes: float, n: float) -> Interval:
 def bootstrap(
     sums: Sequence[int] | Floats, sizes: Sequence[int] | Floats, seed: int = 0, exponent: int = 0, draws: int = DRAWS
 ) -> Interval:
-    """Return the 95 % percentile interval of a mean whose observations lie in clusters that are drawn whole.
+    """Return the 95 % percentile interval of a mean of clustered observations, by drawing whole clusters.
 
-    `sums`, `sizes`: sum and number of the observations of each cluster, whole numbers; ValueError where there is none.
+    `sums`, `sizes`: sum and number of the observations of each cluster, whole numbers; ValueError if there is none.
     Sums are in units of 2^-exponent (`to_whole`); the interval is to four digits.
     """
     if not len(sums):
@@ -63,16 +63,16 @@ def bootstrap(
 
 
 def cut_tails(drawn: Floats, exponent: int = 0) -> Interval:
-    """Return what lies between the 2.5 % and the 97.5 % of draws, which are in units of 2^-exponent, to four digits."""
+    """Return the 2.5 % and 97.5 % percentiles of draws, which are in units of 2^-exponent, to four digits."""
     inside = np.sort(drawn)[len(drawn) // 40 : len(drawn) - len(drawn) // 40]
     low, high = (round(math.ldexp(float(end), -exponent), _DIGITS) + 0.0 for end in (inside[0], inside[-1]))
     return low, high
 
 
 def to_whole(values: Floats, clusters: Numbers) -> tuple[Floats, int]:
-    """Return values as whole multiples of 2^-exponent, and the exponent: any draw of clusters adds up to under 2^43.
+    """Return values as whole multiples of 2^-exponent, and the exponent, such that any draw of clusters sums to below 2^43.
 
-    `clusters`: number of each value's cluster. Sums of such values are exact in float64, in any order.
+    `clusters`: cluster number of each value. Sums of such values are exact in float64, in any order.
     """
     largest = int(np.bincount(clusters, minlength=1).max())
     most = math.frexp(float(np.max(np.abs(values), initial=0.0)))[1] + (largest * len(values)).bit_length()
@@ -88,12 +88,12 @@ def sum_clusters(values: Floats, clusters: Numbers) -> tuple[Floats, Floats]:
 
 
 def count_unlike(sums: Floats, sizes: Floats) -> int:
-    """Return how many clusters have another mean than the commonest one: few where an event is rare, or nearly sure."""
+    """Return the number of clusters whose mean is not the commonest one: low for a rare or nearly certain event."""
     return len(sums) - int(np.unique(sums / sizes, return_counts=True)[1].max(initial=0))
 
 
 def explain_interval(clusters: int, unlike: int | None = None) -> str:
-    """Return why there is no interval, or why it is not to be relied on; `unlike`: as `count_unlike` counts, where it did."""
+    """Return why there is no interval, or why it is unreliable; empty if it is reliable. `unlike`: result of `count_unlike`."""
     if clusters == 1:
         return "one cluster: nothing to draw an interval from"
     if unlike == 0:
@@ -104,12 +104,12 @@ def explain_interval(clusters: int, unlike: int | None = None) -> str:
 
 
 def _unite_alike(sums: Floats, sizes: Floats) -> tuple[Floats, Floats]:
-    """Return how many clusters there are of each kind, and the kinds' (sum, size; shape: kinds × 2) in a common unit.
+    """Return the number of clusters of each kind, and the kinds' (sum, size; shape: kinds × 2) in a common unit.
 
-    Up to 32 different clusters each are a kind, and drawing kinds is drawing clusters. Where there are more, clusters
-    that deviate alike from the mean are one of 16 kinds, with their mean sum and size: a kind holds about an eighth of
-    all clusters, or of all squared deviations, at most, so an outlier stays alone. Deviations are then stretched (by
-    0.3 to 0.8 %, where scores are bounded) so that their squares add up to what they did.
+    Up to 32 distinct clusters are a kind each, and drawing kinds equals drawing clusters. If there are more, clusters with
+    similar deviations from the mean are merged into one of 16 kinds, with their mean sum and size: a kind holds at most
+    about an eighth of all clusters, or of all squared deviations, so an outlier stays alone. Deviations are then stretched
+    (by 0.3 to 0.8 % for bounded scores) to keep the sum of their squares.
     """
     order = np.lexsort((sizes, sums))
     sums, sizes = sums[order], sizes[order]

@@ -1,7 +1,7 @@
-"""Metrics of an evaluation: the mean of scores, over all items and by group, with what a reader needs to trust it.
+"""Metrics of an evaluation: means of scores, over all items and by group, with intervals, bounds and coverage.
 
-An item that was to be scored and could not be is in no mean and in no n: it is counted, and the bounds say what the
-mean could be had it counted at worst, or at best. Where there is nothing to average there is no number, but a note.
+An item that could not be scored is in no mean and in no n, but it is counted; the bounds give the mean if all such items
+had the worst, or the best, score. If there is nothing to average, there is a note in place of a number.
 """
 
 import math
@@ -31,24 +31,24 @@ _DIGITS = 6
 
 @dataclass(frozen=True, slots=True)
 class Scores:
-    """Scores of one metric in one setting: parallel columns, one entry an item.
+    """Scores of one metric in one setting: parallel columns, one entry per item.
 
-    ValueError where the columns are not equally long, a score is infinite, or a share is neither 0 nor 1.
+    ValueError if the columns differ in length, a score is infinite, or a share is neither 0 nor 1.
     """
 
     setting: str
     metric: str
     """snake_case: granola_accuracy."""
     items: Sequence[str]
-    """Ids of what was scored; an item to which the metric does not apply is not among them."""
+    """Ids of scored items, without those to which the metric does not apply."""
     clusters: Sequence[str]
-    """Ids of what is drawn whole (questions, topics); the items themselves where nothing binds them."""
+    """Ids of resampling units (questions, topics); the items themselves if they are independent."""
     values: Floats
     """NaN: unscored."""
     groups: Mapping[str, Sequence[str | None]] = field(default_factory=dict)
-    """What is grouped by → group of each item, None for an item in none."""
+    """Grouping → group of each item, None for an item in none."""
     worst: float = 0.0
-    """What an unscored item counts at worst; above `best` where lower is better."""
+    """Worst possible score; above `best` if lower is better."""
     best: float = 1.0
     unit: str = ""
     """share, cosine, tokens …"""
@@ -56,7 +56,7 @@ class Scores:
     """Each score is right (1) or wrong (0)."""
 
     def __post_init__(self) -> None:
-        """Hold the columns to one another."""
+        """Check the lengths and values of the columns."""
         columns: dict[str, Sequence[str | None] | Floats] = {
             "clusters": self.clusters,
             "values": self.values,
@@ -80,37 +80,37 @@ class Metric(StrictModel):
     setting: str
     metric: str
     group_by: str
-    """What the items are grouped by; empty: all of them."""
+    """Grouping of the items; empty: not grouped."""
     group: str
     value: float | None
-    """Mean of the scores, to six digits; null where there is none."""
+    """Mean of the scores, to six digits; null without scores."""
     n: int
-    """Scored items."""
+    """Number of scored items."""
     n_unscored: int
-    """Items that were to be scored and could not be."""
+    """Number of items that could not be scored."""
     coverage: float | None
-    """n of n + n_unscored; null where that is 0."""
+    """n divided by n + n_unscored; null if that is 0."""
     bound_low: float | None
-    """The mean had all unscored items counted as worst (as best where lower is better)."""
+    """The mean if all unscored items counted as worst (as best if lower is better)."""
     bound_high: float | None
     ci_low: float | None
-    """Lower end of the 95 % interval, to four digits; null where there is none."""
+    """Lower end of the 95 % interval, to four digits; null if there is none."""
     ci_high: float | None
     interval: IntervalKind
     clusters: int
-    """Clusters that have a scored item: what the bootstrap draws."""
+    """Clusters with a scored item, which the bootstrap draws."""
     unit: str
     note: str
-    """Why there is no value or no interval, or why the interval is not to be relied on."""
+    """Why there is no value or no interval, or why the interval is unreliable."""
 
 
 def measure(scores: Sequence[Scores], seed: int = 0) -> list[Metric]:
-    """Return a metric of each scores over all items, then one of each group, by group; `seed`: of the bootstraps.
+    """Return for each `Scores` a metric over all items, then one per group, sorted; `seed`: seed of the bootstraps.
 
-    A row does not depend on what else is measured, nor on the order of the items.
+    A metric depends neither on the others nor on the order of the items.
     """
     known: list[tuple[Sequence[str], Numbers]] = []
-    """Clusters that were numbered, with their numbers: most metrics are of the same items."""
+    """Cluster columns with their numbers, for reuse: most metrics have the same items."""
     metrics = []
     for each in scores:
         clusters = next((numbers for names, numbers in known if names == each.clusters), None)
@@ -170,7 +170,7 @@ def number(names: Sequence[str | None]) -> tuple[Numbers, list[str]]:
 
 
 def list_groups(groups: Mapping[str, Sequence[str | None]], items: int) -> Iterator[tuple[str, str, Numbers]]:
-    """Yield all items, then each group of them by name, as places: (what they are grouped by, group, places)."""
+    """Yield all items, then each group, sorted by name, as (grouping, group, item positions)."""
     yield "", "", np.arange(items)
     for group_by, column in groups.items():
         numbers, names = number(column)
@@ -181,5 +181,5 @@ def list_groups(groups: Mapping[str, Sequence[str | None]], items: int) -> Itera
 
 
 def round_value(value: float) -> float:
-    """Return a value as it is published: to six digits, never minus zero."""
+    """Round a value for publication: to six digits, never minus zero."""
     return round(value, _DIGITS) + 0.0

@@ -1,7 +1,7 @@
-"""Metrics that are ratios of sums: micro figures, where an answer counts by how much there is in it, and F1 of two such ratios.
+"""Metrics that are ratios of sums: micro averages, where an answer counts by the size of its content, and F1 of two ratios.
 
-The mean of scores is one too, with one below the line for every item; so is the macro figure beside a micro one, with each
-item's own ratio above. An F1 is made of its two ratios, and its interval of draws in which both are made anew.
+A mean of scores is such a ratio too, with denominator 1 for every item; so is a macro average, with each item's own ratio as
+numerator. An F1 combines two ratios, and its interval comes from draws in which both are recomputed.
 """
 
 import math
@@ -25,16 +25,16 @@ from factmill.tasks.core.measures.metrics import Metric, list_groups, number, ro
 
 _LEAST_DRAWS = 1_000
 _DRAWN = 4_000_000
-"""Clusters that are drawn for an interval of an F1: over 400 of them it has fewer draws, down to 1,000."""
+"""Maximum number of clusters drawn for an interval of an F1: above 400 clusters it has fewer draws, down to 1,000."""
 _CELLS = 1_000_000
-"""Clusters that are drawn at once."""
+"""Maximum number of clusters drawn at once."""
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A ratio: what an item adds above the line and below it, parallel to the items.
+    """A ratio: each item's contribution to numerator (`above`) and denominator (`below`), parallel to the items.
 
-    Below are whole numbers, none where the ratio does not apply to an item; NaN above: the item is unscored.
+    Denominators are whole numbers, 0 if the ratio does not apply to an item; NaN as numerator: the item is unscored.
     """
 
     above: Floats
@@ -43,28 +43,28 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Ratios:
-    """One metric between 0 and 1 in one setting; ValueError where the columns are not equally long."""
+    """One metric between 0 and 1 in one setting; ValueError if the columns differ in length."""
 
     setting: str
     metric: str
     clusters: Sequence[str]
-    """Ids of what is drawn whole, one an item."""
+    """Ids of resampling units, one per item."""
     parts: Sequence[Part]
-    """One: the ratio of its sums. Two: F1, their harmonic mean."""
+    """One part: the ratio of its sums; two: F1, their harmonic mean."""
     groups: Mapping[str, Sequence[str | None]] = field(default_factory=dict)
     unit: str = "share"
 
     def __post_init__(self) -> None:
-        """Hold the columns to one another."""
+        """Check that the columns have equal lengths."""
         columns = [each for part in self.parts for each in (part.above, part.below)]
         if any(len(column) != len(self.clusters) for column in (*columns, *self.groups.values())):
             raise ValueError(f"{self.metric}, {self.setting}: columns are not as long as {len(self.clusters)} items")
 
 
 def measure_ratios(ratios: Sequence[Ratios], seed: int = 0) -> list[Metric]:
-    """Return a metric of each over all items, then one of each group, as `measure` does for means.
+    """Return for each ratio a metric over all items, then one per group, as `measure` does for means.
 
-    n counts the items that a ratio applies to; the bounds give each unscored one as much below the line as the others have.
+    n counts the items that a ratio applies to; for the bounds each unscored item gets the mean denominator of the others.
     """
     return [metric for each in ratios for metric in _measure_one(each, seed)]
 
@@ -105,9 +105,10 @@ def _measure_one(ratios: Ratios, seed: int) -> Iterator[Metric]:
 
 
 def _combine(sums: Sequence[tuple[float, float]]) -> float | None:
-    """Return a ratio, or the harmonic mean of two; None where there is nothing below the line.
+    """Return a ratio, or the harmonic mean of two; None if a denominator is 0.
 
-    The mean is 0 where one is, whatever the other: a model that finds nothing has an F1 also where it cites nothing.
+    The harmonic mean is 0 if one ratio is 0, even if the other is undefined: a model that finds nothing and cites nothing
+    has an F1 of 0.
     """
     ratios = [above / below for above, below in sums if below]
     if len(ratios) < len(sums):
@@ -124,7 +125,7 @@ def _bound(sums: Sequence[tuple[float, float]], n: int, n_unscored: int, at: int
 def _find_interval(
     parts: Sequence[Part], counted: Numbers, clusters: Numbers, seed: int
 ) -> tuple[Interval | None, int, str]:
-    """Return the interval, how many clusters it is drawn from, and the note."""
+    """Return the interval, its number of clusters, and the note."""
     columns: list[Floats] = []
     exponents = []
     mine = clusters[counted]
@@ -147,7 +148,7 @@ def _find_interval(
 
 
 def _draw_means(sums: Floats, exponents: Sequence[int], seed: int) -> Interval:
-    """Return the interval of an F1; `sums`: of each cluster (clusters × above and below of each ratio), whole numbers."""
+    """Return the interval of an F1; `sums`: whole numbers, clusters × (numerator, denominator of each ratio)."""
     draws = max(_LEAST_DRAWS, min(DRAWS, _DRAWN // len(sums)))
     generator, rows, found = np.random.default_rng(seed), max(1, _CELLS // len(sums)), []
     for start in range(0, draws, rows):

@@ -1,4 +1,4 @@
-"""Distributions that a benchmark tells of its published rows on the page of a build: bars, counted in its own room."""
+"""Bar charts of distributions of a benchmark's published rows, for the page of a build; the benchmark's package counts."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -10,17 +10,17 @@ import pyarrow as pa
 from factmill.tasks.core.measures.figures import Figure, Series
 
 MOST_BARS = 24
-"""Of one figure; what is left is told together."""
+"""Maximum number of bars of one figure; other values share one bar."""
 _LONGEST = 60
-"""Characters of a name beside a bar."""
+"""Maximum number of characters of a bar's name."""
 
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """A published build, as its distributions are made of it."""
+    """A published build, as input for its distributions."""
 
     facts: Mapping[str, Any]
-    """What the benchmark reported of itself."""
+    """Figures in the build's report."""
     read: Callable[[str, Sequence[str]], pa.Table]
     """Published table and columns of it → their values, rows by id."""
 
@@ -42,7 +42,8 @@ def draw_counts(
     note: str = "",
     most: int = MOST_BARS,
 ) -> Figure:
-    """Return bars, one a value, in the order given; `counted`: what there are so many of, `by`: what the values are."""
+    """Make a figure with one bar per value, in the given order; `counted`: name of the counted rows, `by`: name of the
+    values."""
     return draw_groups(name, title, counted, {counted: counts}, by, note, most)
 
 
@@ -56,8 +57,8 @@ def draw_groups(
     most: int = MOST_BARS,
     kind: Literal["bars", "stacked"] = "bars",
 ) -> Figure:
-    """Return bars of several colours: group → value → count; stacked where groups have no row in common. Where values are more
-    than `most`, the commonest stay and the others are one bar."""
+    """Make a figure with bars of several colours from group → value → count; `stacked` if groups share no row. Of more than
+    `most` values, the commonest stay and the others share one bar."""
     cut = {group: _cut_names(counts) for group, counts in groups.items()}
     in_all: Counter[str] = Counter()
     for counts in cut.values():
@@ -76,12 +77,12 @@ def draw_groups(
 
 
 def sort_counts(values: Iterable[Any]) -> dict[Any, int]:
-    """Return value → how often it is there, the commonest first, by name among equals."""
+    """Return value → number of occurrences, the commonest first, ties by name."""
     return dict(sorted(Counter(values).items(), key=lambda each: (-each[1], str(each[0]))))
 
 
 def count_numbers(values: Iterable[int]) -> dict[int, int]:
-    """Return number → how often it is there, in the order of numbers, without gaps."""
+    """Return number → number of occurrences, sorted by number, without gaps unless there would be too many bars."""
     counts = Counter(values)
     if not counts:
         return {}
@@ -91,7 +92,7 @@ def count_numbers(values: Iterable[int]) -> dict[int, int]:
 
 
 def count_powers(values: Iterable[int | None]) -> dict[str, int]:
-    """Return power of ten → how many numbers have as many digits; numbers that are not known are told last."""
+    """Return range of numbers with equally many digits → count; unknown numbers come last."""
     counts = Counter(None if value is None else len(str(value)) if value > 0 else 0 for value in values)
     digits = [digit for digit in counts if digit is not None]
     told = {_tell_power(digit): counts[digit] for digit in (range(min(digits), max(digits) + 1) if digits else ())}

@@ -1,4 +1,5 @@
-"""What a benchmark says of its releases and exports: prose of the card, configs and splits, sources and licences, pages, columns, canary."""
+"""Specification of a benchmark's releases and exports: card text, configs and splits, sources and licences, source pages,
+columns, canary."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -9,78 +10,79 @@ from factmill.tasks.core.rows import NONE_STATED, OWN_WORLD
 from factmill.tasks.text.wikipedia_addresses import write_article_address
 
 Beside = Mapping[str, tuple[float | str, float | str]]
-"""Figure → here, in the paper."""
+"""Figure → (value here, value in the paper)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CardForms:
-    """The prose of a card; Markdown."""
+    """Text of a dataset card, in Markdown."""
 
     about: str
-    """What a row is, and what one measures with it."""
+    """Content and purpose of a row."""
     steps: Mapping[str, str]
-    """Stage of the recipe → what it does, in a sentence."""
+    """Stage of the recipe → description, one sentence."""
     limits: tuple[str, ...]
-    """What the rows are not, and what to heed when figures are read."""
+    """Limitations of the rows, and cautions about figures."""
     beside: Callable[[Mapping[str, Any], int], Beside] = lambda _facts, _rows: {}
-    """Facts of a build's report and rows of the main table → figures beside the paper's, where the report has no shape."""
+    """Facts of a build's report and number of rows of the main table → figures with those of the paper, if the report does not
+    have them in that form."""
     headline: str = ""
-    """Metric of its evaluations that stands for it (`Evaluation.main`)."""
+    """Main metric of its evaluations (`Evaluation.main`)."""
     part_labels: Callable[[], Mapping[str, str]] = dict
-    """What parts are called where their names alone say little: PID → label."""
+    """Labels of parts with cryptic names: PID → label."""
     task: str = "question-answering"
-    """As the Hugging Face Hub names tasks."""
+    """Task name on the Hugging Face Hub."""
 
 
 CANARY = "canary"
-"""Last column of every table that is released."""
+"""Last column of every released table."""
 REJECT_DETAILS = "details of rejects"
-"""What a release lacks where the sentences of its rejects would tell what is withheld."""
+"""Part left out of a release if the details of its rejects would reveal withheld rows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Paper:
-    """The paper that a benchmark is from, for citations."""
+    """The paper of a benchmark, for citations."""
 
     title: str
     authors: tuple[tuple[str, str], ...]
     """Given and family names."""
     year: int
     arxiv: str
-    """Its number there."""
+    """Its arXiv number."""
     venue: str = ""
-    """Where it appeared; empty: on arXiv alone."""
+    """Place of publication; empty: arXiv only."""
 
     @property
     def url(self) -> str:
-        """Its page."""
+        """Address of its arXiv page."""
         return f"https://arxiv.org/abs/{self.arxiv}"
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A page whose text or facts a row carries."""
+    """A page whose text or facts a row contains."""
 
     title: str
     revision: str
-    """Number of its revision; empty where a row does not say."""
+    """Number of its revision; empty if the row lacks it."""
     url: str
     """Address of that revision."""
 
     @classmethod
     def of_wiki(cls, wiki: str, title: str, revision: str) -> "Page":
-        """Return a page of the wiki of a build (`find_wiki`)."""
+        """Make a page of a build's wiki (`find_wiki`)."""
         return cls(title, revision, write_article_address(wiki, title, int(revision)))
 
 
 def find_wiki(lock: Mapping[str, Any]) -> str:
-    """Return the Wikipedia that a build read, as a world's file names it: its address, or `embedded`."""
+    """Return the Wikipedia of a build from its manifest: its address, or `embedded`."""
     service: str = lock["services"]["wikipedia"]
     return "embedded" if service.startswith("embedded-") else service
 
 
 def name_wiki(lock: Mapping[str, Any]) -> str:
-    """Return the Wikipedia that a build read as the source of texts: by its name, or by its host where it has none."""
+    """Format the Wikipedia of a build as a source of texts: its name, or its host if it has none."""
     wiki = find_wiki(lock)
     host = urlsplit(wiki).hostname or wiki
     return {"embedded": OWN_WORLD, "en.wikipedia.org": "English Wikipedia"}.get(host, host)
@@ -88,82 +90,82 @@ def name_wiki(lock: Mapping[str, Any]) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Belonging:
-    """How rows of a side table belong to rows of the main one: those of a row that is left out go with it."""
+    """Link from rows of a companion table to rows of the main one: if a main row is left out, so are its companion rows."""
 
     column: str
-    """Of the side table."""
+    """Column of the companion table."""
     to: str = "id"
-    """Column of the main table that holds the same, or a list with it."""
+    """Column of the main table with the same value, or with a list that contains it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigForms:
-    """One config: what `load_dataset(DIR, name)` gives, or several of one table."""
+    """One config of `load_dataset(DIR, name)`, or several made from one table."""
 
     name: str
-    """Also that of its folder; with `by` no config has it."""
+    """Name of the config and its folder; unused with `by`."""
     title: str
-    """A line that says what its rows are."""
+    """One line that describes its rows."""
     splits: Mapping[str, str]
-    """Split → published table. Splits of one config have the columns of all of them, null where theirs lacks one."""
+    """Split → published table. All splits of a config have the union of their columns, null where a table lacks one."""
     by: str | None = None
-    """Column by whose values the rows fall into configs of their own, which bear the value as name."""
+    """Column whose values split the rows into separate configs, named by the value."""
     leads: str = ""
-    """The value that comes first, before the others by name."""
+    """Value that comes first, before the others by name."""
     belongs: Belonging | None = None
-    """None: to no row, or the main table itself."""
+    """Link to the main table; None: no link, or the main table itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReleaseForms:
-    """How a benchmark is released; of these the first config is the default one."""
+    """How a benchmark is released; the first config is the default one."""
 
     card: CardForms
     configs: tuple[ConfigForms, ...]
     canary: str
-    """Guid that stands in every file, so that training sets can leave it out; never changed."""
+    """GUID in every file, by which training sets can exclude it; never changed."""
     paper: Paper | None = None
     """The paper that it rebuilds; None: there is none."""
     source: str | None = None
-    """Column of the main table that names the source of a row; None: `source_of` says it."""
+    """Column of the main table with the source of a row; None: `source_of` gives it."""
     source_of: Callable[[Mapping[str, Any], Mapping[str, Any], Mapping[str, Any]], str] = lambda _lock, _origin, _row: (
         ""
     )
-    """A build's lock, where its inputs were found, and a row of the main table → the row's source."""
+    """A build's manifest, the origin of its inputs, and a row of the main table → the row's source."""
     licence: str | None = None
-    """Column of the main table with the licence of the source (SPDX ids, joined by AND); None: `licence_of` says it."""
+    """Column of the main table with the licence of the source (SPDX ids, joined by AND); None: `licence_of` gives it."""
     licence_of: Callable[[Mapping[str, Any], Mapping[str, Any], Mapping[str, Any]], str] = lambda _lock, _origin, _row: (
         NONE_STATED
     )
-    """The same → the row's licence, where no column has it."""
+    """The same arguments → the row's licence, if no column has it."""
     pages: Callable[[Mapping[str, Any], str], Iterable[Page]] = lambda _row, _wiki: ()
-    """Row of `pages_table` and the wiki of its build (`find_wiki`) → the pages that it carries text or facts of."""
+    """Row of `pages_table` and the wiki of its build (`find_wiki`) → the pages whose text or facts it contains."""
     pages_table: str = ""
-    """Empty: the main table."""
+    """Table whose rows `pages` takes; empty: the main table."""
     has_facts: bool = True
-    """Rows carry facts, labels or descriptions of Wikidata."""
+    """Rows contain facts, labels or descriptions of Wikidata."""
     answered: str = ""
     """Split of the default config whose answers are never held out; empty: all of them."""
     languages: tuple[str, ...] = ("en",)
-    """BCP 47."""
+    """BCP 47 codes."""
 
     @property
     def canary_line(self) -> str:
-        """The text that is written: the last column of tables, a line of other files."""
+        """Canary text: the last column of tables, a line of other files."""
         return f"Benchmark data, to be kept out of training corpora. factmill canary GUID {self.canary}"
 
 
 @dataclass(frozen=True, slots=True)
 class ExportForms:
-    """What a benchmark's tables need."""
+    """How a benchmark's tables are exported."""
 
     spread: Mapping[str, str] = field(default_factory=dict)
-    """List column that a CSV spreads into numbered columns → beginning of their names."""
+    """List column that a CSV spreads into numbered columns → prefix of their names."""
     separators: Mapping[str, str] = field(default_factory=dict)
-    """List column → what stands between its entries in a CSV, where that is not <SEP>."""
+    """List column → separator of its entries in a CSV, if it is not <SEP>."""
     csv_id: str | None = None
-    """Column that a CSV has as `id`, where the paper's ids are not ours."""
+    """Column that becomes `id` in a CSV, if the paper's ids are not ours."""
     json_columns: Mapping[str, Collection[str]] = field(default_factory=dict)
-    """Table → columns that hold JSON, which JSON Lines write as what they say."""
+    """Table → columns of JSON text, which JSON Lines contain as JSON values."""
     arrays: tuple[str, ...] = ()
     """Tables that are also written as one JSON array."""

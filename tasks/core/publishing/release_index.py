@@ -1,4 +1,5 @@
-"""What release.json and lock.json of a released folder say, as far as a reader goes by it: checked, since anybody may write them."""
+"""Models of release.json and lock.json in a released folder, for the fields that a reader uses: validated, since anybody may
+write these files."""
 
 from typing import Annotated, Any, Literal
 
@@ -7,7 +8,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 from factmill.tasks.core.rows import StrictModel
 
 FORM: Literal[2] = 2
-"""Of a release's folder; a reader refuses what it does not know."""
+"""Format version of a release's folder; a reader refuses unknown versions."""
 
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Count = Annotated[int, Field(ge=0, le=2**40)]
@@ -41,15 +42,15 @@ class ReleasedConfig(StrictModel):
 
 
 class ReleasedTable(StrictModel):
-    """A published table of the build, as far as the release has its rows."""
+    """A published table of the build, restricted to the rows in the release."""
 
     rows: Count
     sha256: Sha256
-    """Of the rows, sorted by id (`digest_rows`)."""
+    """SHA-256 of the rows, sorted by id (`digest_rows`)."""
 
 
 class LeftOutRows(StrictModel):
-    """What the release lacks of its build."""
+    """Rows of the build that the release leaves out."""
 
     what: str
     why: str
@@ -57,7 +58,7 @@ class LeftOutRows(StrictModel):
 
 
 class ReleaseIndex(StrictModel):
-    """What release.json says."""
+    """Contents of release.json."""
 
     factmill_release: Literal[2]
     notice: str
@@ -65,11 +66,11 @@ class ReleaseIndex(StrictModel):
     benchmark: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")]
     published_at: AwareDatetime
     content_digest: Sha256
-    """Of the whole build."""
+    """Digest of the whole build."""
     rows: Count
     canary: str
     tables: dict[str, ReleasedTable]
-    """Of a release that leaves nothing out: all tables of the build, also the review queue, whose rows are in decisions.csv."""
+    """For a complete release: all tables of the build, including the review queue, whose rows are in decisions.csv."""
     configs: Annotated[list[ReleasedConfig], Field(min_length=1)]
     left_out: list[LeftOutRows]
     allowed_licences: list[str]
@@ -126,7 +127,7 @@ class _Sources(_Open):
 
 
 class _Lock(_Open):
-    """What comparing locks, cards and evaluations read of a lock (engine/naming/locks.py makes it)."""
+    """Fields of a manifest (made by engine/naming/locks.py) that comparisons, cards and evaluations read."""
 
     benchmark: str
     code: str | dict[str, Any]
@@ -137,7 +138,7 @@ class _Lock(_Open):
     author: str
     scripted: dict[str, str] | None = None
     rules: str | None = None
-    """Of releases by older versions, whose rows rules may have written."""
+    """In releases by older versions, whose rows may have been written by rules."""
     sources: _Sources
     prompts: dict[str, str]
     lists: dict[str, str]
@@ -146,7 +147,7 @@ class _Lock(_Open):
 
 
 class LockFile(StrictModel):
-    """What lock.json says."""
+    """Contents of lock.json."""
 
     notice: str
     build_id: str

@@ -1,6 +1,6 @@
-"""What a run may spend and has spent, what a model's server says that a request used, and what that costs.
+"""Limits and totals of a run's spending, the token usage that a model's server reports, and its cost.
 
-Servers agree on neither names nor sums. `read_usage` knows these forms:
+Servers differ in the names and sums of counts. `read_usage` knows these forms:
 
 | server | whole prompt | reply | cached, written to the cache | reasoning |
 |---|---|---|---|---|
@@ -11,8 +11,8 @@ Servers agree on neither names nor sums. `read_usage` knows these forms:
 | Anthropic, Bedrock | all three input counts | `output_tokens` | counts of their own | part of the reply |
 | Gemini | `promptTokenCount` and tool prompts | `candidatesTokenCount` and thoughts | part of the prompt | a count of its own |
 
-A count that is larger than the whole it should be a part of is a count of its own, whatever the server is. Tokens out are
-at least what the total leaves beyond the prompt.
+A count larger than the whole that should include it is a separate count, for any server. Output tokens are at least the
+total minus the prompt.
 """
 
 import math
@@ -23,7 +23,7 @@ from typing import Any, Protocol
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What a run may spend; None: as much as it takes."""
+    """Limits of a run's spending; None: unlimited."""
 
     cost_usd: float | None = None
     requests: int | None = None
@@ -32,23 +32,23 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """What a run has spent, over the network."""
+    """Spending of a run, over the network."""
 
     paid_usd: float = 0.0
-    """By the usage that replies told."""
+    """Cost by the usage reported in responses."""
     unanswered_usd: float = 0.0
-    """The most that requests can have cost whose replies never came, or told no usage."""
+    """Maximum cost of requests whose responses never came or reported no usage."""
     requests: int = 0
-    """Requests that went out, each try of one."""
+    """Requests sent, including retries."""
     hours: float = 0.0
 
     @property
     def cost_usd(self) -> float:
-        """The most that all of it can have cost."""
+        """Maximum total cost."""
         return self.paid_usd + self.unanswered_usd
 
     def since(self, before: "Spent") -> "Spent":
-        """Return what was spent after `before`."""
+        """Return the spending after `before`."""
         return Spent(
             self.paid_usd - before.paid_usd,
             self.unanswered_usd - before.unanswered_usd,
@@ -58,15 +58,15 @@ class Spent:
 
 
 def describe_spent(spent: Spent) -> str:
-    """Return what was spent, in words."""
+    """Format spending as text."""
     lost = f", up to {count_usd(spent.unanswered_usd)} more in requests of unknown cost" if spent.unanswered_usd else ""
     return f"{count_usd(spent.paid_usd)}{lost}, {count(spent.requests, 'request')}, {spent.hours:.2f} hours"
 
 
 def format_cost(cost_usd: float, unknown_cost_calls: int, unpriced_models: Sequence[str]) -> str:
-    """Return the cost of a build or an evaluation in words.
+    """Format the cost of a build or an evaluation as text.
 
-    `unknown_cost_calls`: calls whose replies told no usage; `unpriced_models`: models that were asked and have no price.
+    `unknown_cost_calls`: calls whose responses reported no usage; `unpriced_models`: called models without a price.
     """
     told = [f"cost unknown for {count(unknown_cost_calls, 'call')}"] if unknown_cost_calls else []
     told += [f"no price is given for {', '.join(unpriced_models)}"] if unpriced_models else []
@@ -74,22 +74,22 @@ def format_cost(cost_usd: float, unknown_cost_calls: int, unpriced_models: Seque
 
 
 def count(number: int, what: str) -> str:
-    """Return a number of things in words; `what`: one of them."""
+    """Format a number with its noun; `what`: the noun in the singular."""
     return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
 def count_usd(usd: float) -> str:
-    """Return money in words, with as many digits as tell it from none."""
+    """Format an amount in US$, with enough digits to differ from zero."""
     return f"US$ {usd:.4f}" if usd >= 1e-4 or not usd else f"US$ {usd:.2g}"
 
 
 def count_hours(hours: float) -> str:
-    """Return hours in words, with as many digits as tell them from none."""
+    """Format a number of hours, with four significant digits."""
     return f"{hours:.4g} hour{'' if hours == 1 else 's'}"
 
 
 def describe_bounds(bounds: Bounds) -> str:
-    """Return what may be spent, in words."""
+    """Format limits of spending as text."""
     told = [count_usd(bounds.cost_usd)] if bounds.cost_usd is not None else []
     told += [count(bounds.requests, "request")] if bounds.requests is not None else []
     told += [count_hours(bounds.hours)] if bounds.hours is not None else []
@@ -97,7 +97,7 @@ def describe_bounds(bounds: Bounds) -> str:
 
 
 def lower_bounds(bounds: Bounds, spent: Spent) -> Bounds:
-    """Return what is left of bounds."""
+    """Return the limits that remain after spending."""
     return Bounds(
         None if bounds.cost_usd is None else max(0.0, bounds.cost_usd - spent.cost_usd),
         None if bounds.requests is None else max(0, bounds.requests - spent.requests),
@@ -135,17 +135,17 @@ _REASONING = (
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What a request used."""
+    """Token usage of a request."""
 
     tokens_in: int
-    """The whole prompt, with what was cached and what was written to the cache."""
+    """The whole prompt, including tokens read from and written to the server's cache."""
     tokens_out: int
-    """The whole reply, with reasoning."""
+    """The whole completion, including reasoning."""
     cached: int = 0
     cache_write: int = 0
     reasoning: int = 0
     cost_usd: float = 0.0
-    """What the server says that it charged (OpenRouter's `cost`); 0.0 where it says nothing."""
+    """Cost that the server reports (OpenRouter's `cost`); 0.0 if it reports none."""
 
 
 class Prices(Protocol):
@@ -160,10 +160,10 @@ class Prices(Protocol):
 
 
 def read_usage(told: Any) -> Usage | None:
-    """Return the usage that a reply's body, or the usage object of one, tells; None where it is unknown.
+    """Read the usage from a response's body, or from its usage object; None if unknown.
 
-    It is unknown unless prompt and reply both have a count: a number from 0, or its digits as text. A prompt of no tokens
-    is no count.
+    It is unknown unless both prompt and completion have a count: a number from 0, or its digits as text. A count of 0 for the
+    prompt is ignored.
     """
     counts = _find_counts(told)
     is_gemini = "promptTokenCount" in counts
@@ -172,7 +172,7 @@ def read_usage(told: Any) -> Usage | None:
     tokens_out = _read_count(counts, _OUT)
     reasoning = _read_count(counts, _REASONING) or 0
     if tokens_out is None and is_gemini:
-        tokens_out = 0  # a reply that is cut while the model thinks has no candidates
+        tokens_out = 0  # a completion cut off during thinking has no candidates
     tokens_in = _read_count(counts, _IN)
     if not tokens_in and total is not None and tokens_out is not None:
         tokens_in = max(0, total - tokens_out)
@@ -196,10 +196,10 @@ def read_usage(told: Any) -> Usage | None:
 
 
 def price_usage(usage: Usage, prices: Prices) -> float:
-    """Return the US$ that a request costs: by its tokens and the fee, or what the server says that it charged, if that is more.
+    """Return the cost of a request in US$: by its tokens and the fee, or the server's reported cost, whichever is higher.
 
-    The greater of both keeps a bound whichever is wrong: a gateway that pays another provider with our own key charges
-    nothing itself, and one that chooses among providers may choose a dearer one.
+    The maximum keeps a limit safe if either is wrong: a gateway that uses our own key with another provider charges nothing
+    itself, and one that chooses among providers may choose a more expensive one.
     """
     plain_in = usage.tokens_in - usage.cached - usage.cache_write
     usd = plain_in * prices.usd_per_million_in + (usage.tokens_out - usage.reasoning) * prices.usd_per_million_out
@@ -210,7 +210,7 @@ def price_usage(usage: Usage, prices: Prices) -> float:
 
 
 def price_range(tokens_in: float, tokens_out: float, prices: Prices) -> tuple[float, float]:
-    """Return the least and the most US$ that a request with these tokens costs, whatever of them is cached or reasoning."""
+    """Return the minimum and maximum cost in US$ of a request with these tokens, for any share of cached and reasoning tokens."""
     of_in, of_out = prices.usd_per_million_in, prices.usd_per_million_out
     each_in = [of_in] + [
         _choose(one, of_in) for one in (prices.usd_per_million_cached, prices.usd_per_million_cache_write)
@@ -223,7 +223,7 @@ def price_range(tokens_in: float, tokens_out: float, prices: Prices) -> tuple[fl
 
 
 def is_unanswered(body: Any) -> bool:
-    """True when a reply's body is a JSON error, or holds choices that are all errors without a text: it was not answered."""
+    """True when a response's body is a JSON error, or all its choices are errors without text."""
     if not isinstance(body, Mapping):
         return False
     choices = body.get("choices") or body.get("candidates")
@@ -247,7 +247,7 @@ def _find_counts(told: Any) -> Mapping[str, Any]:
 
 
 def _read_count(counts: Mapping[str, Any], names: tuple[str, ...]) -> int | None:
-    """Return the largest count under some names, a dot between that of an object and of its own; None where there is none."""
+    """Return the largest count under some names, with dots for nested objects; None if there is none."""
     found = []
     for name in names:
         value: Any = counts
@@ -259,7 +259,7 @@ def _read_count(counts: Mapping[str, Any], names: tuple[str, ...]) -> int | None
 
 
 def _read_number(value: Any) -> float | None:
-    """Return a number from 0, also of its digits as text; None for all else."""
+    """Return a number from 0, also from its digits as text; None for anything else."""
     if isinstance(value, str) and value.isascii() and value.isdecimal() and len(value) < 20:
         return int(value)
     is_number = isinstance(value, int | float) and not isinstance(value, bool)

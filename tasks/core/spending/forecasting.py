@@ -1,20 +1,20 @@
-"""What a build will ask, from what some of its rows have asked (a pilot), or an earlier build.
+"""Forecast a build's calls, tokens, cost and time from the calls of some of its rows (a pilot), or of an earlier build.
 
-Not all that is asked grows with the rows: a corpus is counted once, and what several rows want is asked once, so that the
-more rows there are the less each brings that is new. How the calls of one kind grow is read off the rows that were asked
-in two ways, of which the mean is taken. Half of the rows want so many different calls, all of them so many, and the number
-goes on growing by that power of the rows (Heaps' law): 1 where each row has calls of its own, 0 where all rows share them;
-that is too many where what can be asked comes to an end. How many calls one row alone wants, and how many two, tells the
-least that nobody wanted yet, and when it would be met (Chao's estimator); that is too few.
+Not all calls grow with the rows: a corpus is counted once, and a call that several rows share is sent once, so each further
+row adds fewer new calls. The growth of each kind of calls is the mean of two estimates from the observed rows. Heaps' law:
+the numbers of distinct calls of half of the rows and of all rows give a power of the rows by which the number keeps
+growing, 1 if each row has its own calls, 0 if all rows share them; it is too high if the possible calls are exhausted.
+Chao's estimator: the numbers of calls needed by exactly one and exactly two rows give a lower bound of the calls not yet
+seen, and when they would occur; it is too low.
 
-Calls that go out together fill up requests: where there were few, more of them need hardly more requests, until all are full.
+Calls are bundled into requests: if there were few, more of them need hardly more requests, until all requests are full.
 
-How large a row is was known of all rows before any was asked (a question's paths, else characters). Where the rows that were
-asked are smaller than all are on average, the larger of them stand for more rows, the smaller for fewer, so that both number
-and size come out as they are (calibration: Deville and Särndal 1992, Journal of the American Statistical Association 87).
+The size of all rows is known before any call (a question's paths, else characters). If the observed rows are smaller than
+average, larger ones get more weight and smaller ones less, so that both total number and total size are right
+(calibration: Deville and Särndal 1992, Journal of the American Statistical Association 87).
 
-The spread is that of drawing the rows anew (bootstrap) of what their size does not tell, lessened by the share of all rows
-that was asked, which is known. It allows for skewed amounts, as token counts are.
+Intervals come from a bootstrap over rows of the amounts that size does not explain, reduced by the share of rows that were
+observed, whose amounts are known. They allow for skewed amounts, such as token counts.
 """
 
 import math
@@ -32,19 +32,19 @@ _HALVES = 20
 _DRAWS = 1_000
 _TAILS = (5.0, 95.0)
 _NORMAL = 1.645
-"""Where the tails of a normal distribution begin, in standard deviations."""
+"""5 % tail of the normal distribution, in standard deviations."""
 _ALONE = 1 - 1e-9
-"""How much of a line through sizes goes by one row that has no other beside it."""
+"""Leverage from which a row alone determines the regression on size at its point."""
 _EQUAL = 1e-9
-"""Share by which equal amounts differ."""
+"""Relative tolerance within which amounts count as equal."""
 _FEW_ROWS = 8
-"""Rows of which a draw is too often one row alone."""
+"""Number of rows below which a draw too often consists of a single row."""
 AMOUNTS = ("calls", "requests", "tokens_in", "tokens_out", "usd")
 
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """A call that a row of the basis rests on."""
+    """A call that an observed row depends on."""
 
     stage: str
     row: str
@@ -52,9 +52,9 @@ class Use:
     service: str
     operation: str
     model: str
-    """Of a chat; empty for others."""
+    """Model of a chat; empty for other calls."""
     requests: float
-    """That went out for the call, or would go out."""
+    """Requests sent for the call, or that would be sent."""
     tokens_in: float
     tokens_out: float
     usd: float
@@ -63,22 +63,22 @@ class Use:
 
 @dataclass(frozen=True, slots=True)
 class StageSeen:
-    """A stage of the basis."""
+    """An observed stage of the pilot or of the earlier build."""
 
     name: str
     rows_in: int
     scale: float
-    """How many rows the whole has for each of these."""
+    """Rows of the whole build per observed row."""
     seconds: float
     batches: float = 1.0
-    """How many batches the whole has for each of these."""
+    """Batches of the whole build per observed batch."""
     opened: Mapping[str, int] = field(default_factory=dict)
-    """Row that asks → how many rows of this stage were opened of it."""
+    """Pilot row → number of rows of this stage that were expanded from it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Volume:
-    """What one service is asked by a stage of the whole."""
+    """Forecast calls of a stage of the whole build to one service."""
 
     stage: str
     service: str
@@ -92,12 +92,12 @@ class Volume:
     tokens_out: float
     usd: float
     latency_s: float
-    """Mean of a call."""
+    """Mean latency of a call."""
 
 
 @dataclass(frozen=True, slots=True)
 class StageForecast:
-    """What a stage of the whole does."""
+    """Forecast for a stage of the whole build."""
 
     stage: str
     rows: float
@@ -107,22 +107,22 @@ class StageForecast:
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """What the whole will ask."""
+    """Forecast for the whole build."""
 
     stages: tuple[StageForecast, ...]
     total: Mapping[str, float]
     """Amount (AMOUNTS, `model_requests`, `hours`) → number."""
     low: Mapping[str, float]
     high: Mapping[str, float]
-    """Ends of the 90 % intervals of the amounts that are extrapolated."""
+    """Ends of the 90 % intervals of the extrapolated amounts."""
 
     def as_json(self) -> dict[str, Any]:
-        """Return it as JSON holds it, rounded."""
+        """Return the forecast as JSON data, rounded."""
         return round_numbers(asdict(self))
 
 
 def round_numbers(told: Any) -> Any:
-    """Return JSON with numbers to six digits behind the point."""
+    """Round all numbers in JSON data to six decimal places."""
     if isinstance(told, dict):
         return {name: round_numbers(each) for name, each in told.items()}
     if isinstance(told, list | tuple):
@@ -139,12 +139,12 @@ def make_forecast(
     unit: Callable[[str], str] = str,
     gaps_s: Mapping[str, float] = MappingProxyType({}),
 ) -> Forecast:
-    """Return what the whole will ask.
+    """Forecast the whole build.
 
-    `rows`: id of each row that stages with a scale saw, with and without calls → its size, in means of all rows.
-    `parallel`: service → requests under way at once; `most_bundled`: service → calls in one request, at most; `gaps_s`: service
-    → seconds from the start of one request to the next, where it has a rate.
-    `unit`: row → what is drawn whole: calls that rows of one share are no sign that others share them.
+    `rows`: id of each observed row of scaled stages, with and without calls → its size, as a multiple of the mean of all rows.
+    `parallel`: service → concurrent requests; `most_bundled`: service → maximum calls per request; `gaps_s`: service → seconds
+    between the starts of two requests, if it has a rate limit.
+    `unit`: row → its sampling unit: calls shared by rows of one unit do not indicate that other rows share them.
     """
     scales = {stage.name: stage.scale for stage in stages}
     scaled = next((stage.scale for stage in stages if stage.scale != 1.0), 1.0)
@@ -155,7 +155,7 @@ def make_forecast(
         first.setdefault(use.key, use.stage)
     kinds: dict[tuple[str, str, str, str], list[Use]] = defaultdict(list)
     for use in uses:
-        if first[use.key] == use.stage:  # what an earlier stage has asked is at hand
+        if first[use.key] == use.stage:  # responses to an earlier stage's calls are cached
             kinds[use.stage, use.service, use.operation, use.model].append(use)
     volumes, times = [], {}
     for kind, found in sorted(kinds.items()):
@@ -175,9 +175,9 @@ def make_forecast(
 
 
 def weigh_rows(sizes: Sequence[float], scale: float) -> np.ndarray:
-    """Return how many rows each stands for: `scale` on average, so that their size comes to that of all, if they tell.
+    """Return the weight of each row: `scale` on average, such that the weighted total size is that of all rows, if sizes vary.
 
-    `sizes`: in means of all rows. A row stands for itself at least.
+    `sizes`: as multiples of the mean of all rows. Weights are at least 1.
     """
     seen = np.asarray(sizes, dtype=float)
     off = seen - seen.mean() if len(seen) else seen
@@ -188,14 +188,14 @@ def weigh_rows(sizes: Sequence[float], scale: float) -> np.ndarray:
 
 
 def _scale_opened(stage: StageSeen, weights: Mapping[str, float]) -> float:
-    """Return how many rows the whole has for each of a stage, by what those stand for that they were opened of."""
+    """Return a stage's scale, weighted by the pilot rows that its rows were expanded from."""
     if stage.scale == 1.0 or not stage.opened:
         return stage.scale
     return sum(count * weights[row] for row, count in stage.opened.items()) / sum(stage.opened.values())
 
 
 def _find_times(uses: Sequence[Use], weights: Mapping[str, float], growth: float) -> dict[str, float]:
-    """Return call → how many the whole has for it, by the rows that those that want it stand for (`weights`; 1 of others)."""
+    """Return call → number of calls of the whole build that it represents, by the weights of its rows (default 1)."""
     users: dict[str, list[float]] = defaultdict(list)
     for use in uses:
         users[use.key].append(weights.get(use.row, 1.0))
@@ -210,15 +210,15 @@ def _add_up(kind: tuple[str, str, str, str], uses: Sequence[Use], growth: float,
 
 
 def count_bundled(uses: Sequence[Use], calls: float, batches: float, most: int) -> float:
-    """Return the requests of so many calls, where as many kinds of them go out together as did: until they are full, as many
-    requests as there were, in so many times as many `batches`. Infinite where calls go out one by one."""
+    """Return the requests for `calls` bundled calls: the observed requests times `batches`, or more if requests would exceed
+    `most` calls. Infinite if calls are sent one by one."""
     asked = {use.key: use.requests for use in uses}
     were = sum(asked.values())
     return max(were * batches, calls / most) if most > 1 and were < len(asked) else math.inf
 
 
 def _find_growth(uses: Sequence[Use], rows: Iterable[str], scale: float, unit: Callable[[str], str]) -> float:
-    """Return the power of the rows by which different calls grow to the whole, from 0 to 1."""
+    """Return the exponent, from 0 to 1, by which the number of distinct calls grows with the rows."""
     users: dict[str, set[str]] = defaultdict(set)
     for use in uses:
         users[use.key].add(unit(use.row))
@@ -240,7 +240,8 @@ def _find_growth(uses: Sequence[Use], rows: Iterable[str], scale: float, unit: C
 
 
 def count_met(wanted_by: Sequence[int], rows: int, scale: float) -> float:
-    """Return how many different things so many times the rows want, at the least; `wanted_by`: how many of the rows want each.
+    """Return a lower bound of the distinct things needed by `scale` times the rows; `wanted_by`: for each thing the number of
+    rows that need it.
 
     Chao et al. 2014, Ecological Monographs 84, equation 12 (incidences).
     """
@@ -258,13 +259,13 @@ def _tell_stage(
     parallel: Mapping[str, float],
     gaps_s: Mapping[str, float],
 ) -> StageForecast:
-    """Return a stage: what its slowest service takes, and what the stage took beside that, by the rows."""
+    """Forecast a stage; its time is that of its slowest service, plus its other time scaled by the rows."""
     asked = tuple(each for each in volumes if each.stage == stage.name)
     waits, waited = defaultdict[str, float](float), defaultdict[str, float](float)
     for each in asked:
         calls = {use.key for use in kinds[each.stage, each.service, each.operation, each.model]}
         one_s = max(each.latency_s / parallel.get(each.service, 1), gaps_s.get(each.service, 0.0))
-        # of a call that is bundled with others, the latency is that of the bundle
+        # the latency of a bundled call is that of its bundle
         per_call = min(1.0, each.requests / each.calls) if each.calls else 1.0
         waits[each.service] += each.calls * per_call * one_s
         waited[each.service] += len(calls) * per_call * one_s
@@ -281,7 +282,7 @@ def _spread(
     rows: Mapping[str, float],
     weights: Mapping[str, float],
 ) -> tuple[dict[str, float], dict[str, float]]:
-    """Return the ends of the intervals: the rows that were asked, drawn anew."""
+    """Return the lower and upper ends of the intervals, by a bootstrap over the observed rows."""
     places = {row: at for at, row in enumerate(rows)}
     table = np.zeros((len(places), len(AMOUNTS) + 1))
     fixed = np.zeros(len(AMOUNTS) + 1)
@@ -318,12 +319,12 @@ def _spread(
 
 
 def find_sum_interval(amounts: np.ndarray, draws: np.ndarray, *, is_positive: bool) -> tuple[float, float]:
-    """Return how far below and above the sum of some rows' amounts the expected sum of as many rows lies, with 90 % confidence.
+    """Return the offsets of a 90 % interval, below and above the sum of rows' amounts, for the expected sum of as many rows.
 
-    `draws`: bootstrap draws × rows → how often a row is in a draw. `is_positive`: no row lacks the amount, so it may be
-    log-normal, as token counts are. The interval is that of the bootstrap-t (Efron 1981), which follows skewed amounts
-    where percentiles of the draws do not; and Cox's for log-normal amounts (Zhou and Gao 1997, Statistics in Medicine 16),
-    whose large values a small sample lacks. Of both, the outer ends count.
+    `draws`: multiplicity of each row in each bootstrap draw (draws × rows). `is_positive`: all amounts are positive, so they
+    may be log-normal, like token counts. Combines the bootstrap-t interval (Efron 1981), which handles skewed amounts better
+    than percentiles of the draws, and Cox's interval for log-normal amounts (Zhou and Gao 1997, Statistics in Medicine 16),
+    whose large values a small sample lacks; the outer ends of both count.
     """
     count, spread = len(amounts), float(amounts.std())
     widening = 1 + (_NORMAL**2 + 1) / (
@@ -351,31 +352,30 @@ def find_sum_interval(amounts: np.ndarray, draws: np.ndarray, *, is_positive: bo
 
 
 def _take_off_size(table: np.ndarray, sizes: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Return what of the amounts of each row, times the rows it stands for, does not follow from its size in a straight line
-    through the other rows."""
+    """Return the weighted residuals of each row's amounts from a linear regression on size through the other rows."""
     each = table / weights[:, None]
     off = sizes - sizes.mean()
     squares = float((off * off).sum()) if len(sizes) > 2 else 0.0
     fitted, pull = each.mean(axis=0), np.full(len(sizes), 1 / len(sizes))
     if squares:
         fitted, pull = fitted + np.outer(off, off @ each / squares), pull + off * off / squares
-    # a row that the line goes by alone is met by it
+    # a row that alone determines the line has no residual
     return (each - fitted) * weights[:, None] / np.where(pull < _ALONE, 1 - pull, 1.0)[:, None]
 
 
 def count_characters(row: Mapping[str, Any]) -> int:
-    """Return the size of a row of which nothing tells better what it asks."""
+    """Return the default size of a row: the characters of its text form."""
     return len(str(row))
 
 
 def draw_places(
     parts: Sequence[Sequence[str]], sides: Sequence[str], sizes: Sequence[int], ids: Sequence[str], wanted: int
 ) -> list[int]:
-    """Return the places of the rows that stand for all: every so-manieth of them, by part, and by size within it.
+    """Return the positions of a representative sample of rows: every n-th row, ordered by part, then by size.
 
-    Rows of each size are so among them as often as among all, up and down in turns; what a row asks mostly goes by its
-    size. Of the `sides` of a part (halves that are balanced later) as many rows are drawn together. `ids` settle what is
-    equal.
+    Sizes in the sample are distributed as in all rows, since calls mostly depend on size; the order alternates between
+    ascending and descending. Equal numbers of rows are drawn from the `sides` of a part (halves that are balanced later).
+    `ids` break ties.
     """
     by_side: dict[tuple[str, ...], dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
     for at in sorted(range(len(ids)), key=lambda at: (sizes[at], ids[at])):
