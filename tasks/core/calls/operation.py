@@ -20,6 +20,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from datetime import datetime
 from functools import cache
+from importlib import import_module
 from typing import Any, Generic, Literal, TypeVar
 
 from factmill.tasks.core.calls.call import Call, Reply
@@ -156,6 +157,18 @@ class Operation(Generic[T_co]):
 
 
 _KNOWN: dict[str, Operation[Any]] = {}
+_OWN_MODULES = (
+    "chat",
+    "freshness",
+    "item_facts",
+    "knowledge",
+    "linkers",
+    "local_models",
+    "pageviews",
+    "paths",
+    "wikipedia",
+)
+"""Modules of this folder that make records."""
 
 
 def list_operations() -> list[Operation[Any]]:
@@ -173,6 +186,8 @@ def find_operation(name: str) -> Operation[Any] | None:
 @cache
 def _make_own() -> None:
     """Import the modules that register factmill's own records; they import this one."""
+    for name in _OWN_MODULES:
+        import_module(f"factmill.tasks.core.calls.{name}")
 
 
 def is_text(value: Any) -> bool:
