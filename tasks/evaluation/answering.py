@@ -2,10 +2,10 @@
 
 An answer that cannot be parsed is unscored, with its reason.
 
-A dialogue is a generator without side effects: it yields a prompt or a lookup request, receives the result, and returns the
-answer. So this module runs a whole batch of dialogues together, one turn at a time, and another harness can run a dialogue
-with a model of its own. Each turn is a recorded call: after a crash, recorded turns are replayed and the dialogue resumes
-behind them.
+A dialogue is a generator without side effects: it yields a prompt or a lookup request, receives the result, and returns
+the answer. So this module runs a whole batch of dialogues together, one turn at a time, and another harness can run a
+dialogue with a model of its own. Each turn is a recorded call: after a crash, recorded turns are replayed and the
+dialogue resumes behind them.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -46,7 +46,7 @@ def take_answers(evaluation: Evaluation, asked: pa.Table, answers: AnswersFile, 
 
 
 def answer_built_in(evaluation: Evaluation, asked: pa.Table, rows: pa.Table, model: str, name: str) -> pa.Table:
-    """Return questions (rows of `asked`) with the answers of the built-in model `model`, made of `rows` of the measured build."""
+    """Return questions (rows of `asked`) with the answers of a built-in model; `rows`: of the measured build."""
     say = {"oracle": evaluation.oracle, "guesser": evaluation.guess}.get(model)
     said = [""] * asked.num_rows if say is None else map(say(rows), rows_from_arrow(evaluation.asked, asked))
     return _fill_columns(evaluation, asked, list(said), name, None)
@@ -93,7 +93,7 @@ def name_answerer(work: Work) -> str:
 
 
 def _take(text: str | None, form: Form | None) -> Given:
-    """Parse one answer text; None: the file lacks it. `form`: format of a server's completion; None: a built-in model's bare text."""
+    """Parse one answer text (None: the file lacks it); `form`: completion format; None: a built-in model's bare text."""
     if text is None:
         return Given(unscored="missing", detail="the file of answers has none to this question")
     if not text.strip():

@@ -1,8 +1,8 @@
 """Closed-book evaluations: put the question of each published row to a model once, and score its answer.
 
-A benchmark gives its gold answers, prompt and scoring rule; this module makes the rest (rows, parameters, flow, built-in
-models, metric, figure, report items) in the same way for every benchmark. A benchmark that shows the model a context, or has
-answers judged, defines an `Evaluation` itself.
+A benchmark gives its gold answers, prompt and scoring rule; this module makes the rest (rows, parameters, flow,
+built-in models, metric, figure, report items) in the same way for every benchmark. A benchmark that shows the model a
+context, or has answers judged, defines an `Evaluation` itself.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -90,14 +90,14 @@ def make_closed_book(
 ) -> Evaluation:
     """Return the definition of a closed-book evaluation.
 
-    `of`: the benchmark whose main table (rows of `of.row`) gives the questions; `recipe`: `module:name` of the definition
-    that is returned. `prompt`: a prompt with the input `question`, or the name of one of the prompts. `gold`: row → its
-    accepted answers, best first. `score`: `equals` gives 1 if the answer is an accepted one, apart from case, punctuation
-    and articles; `holds` if it contains one as whole words; or a function from the parsed answer and its row to a score
-    from 0 to 1, None for no score. An empty answer and a refusal score 0.
-    `question`, `groups`, `cluster`: columns of the row with the question, with the groups of metrics, and with the unit that
-    limits and bootstrap intervals draw whole. `unit`: `share` if each score is 0 or 1, else the name of the score (F1, …).
-    `more`: fields of `Evaluation` that replace those made here.
+    `of`: the benchmark whose main table (rows of `of.row`) gives the questions; `recipe`: `module:name` of the
+    definition that is returned. `prompt`: a prompt with the input `question`, or the name of one of the prompts.
+    `gold`: row → its accepted answers, best first. `score`: `equals` gives 1 if the answer is an accepted one, apart
+    from case, punctuation and articles; `holds` if it contains one as whole words; or a function from the parsed answer
+    and its row to a score from 0 to 1, None for no score. An empty answer and a refusal score 0. `question`, `groups`,
+    `cluster`: columns of the row with the question, with the groups of metrics, and with the unit that limits and
+    bootstrap intervals draw whole. `unit`: `share` if each score is 0 or 1, else the name of the score (F1, …). `more`:
+    fields of `Evaluation` that replace those made here.
     """
     name = of.name
     answers_table = f"{name}_answers"

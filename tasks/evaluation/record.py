@@ -163,8 +163,8 @@ class Tools(Protocol):
 Leave = Callable[[BuildReport, "Evaluation", pa.Table, Sequence[EvaluationMetric]], None]
 """Callback that presents a finished evaluation: takes its report, definition, rows of the main table and metrics."""
 Dialogue = Generator[Any, Any, Any]
-"""Generator that puts one question to a model: yields a prompt (Ask) and receives the model's completion (Given), or yields
-a lookup request of its benchmark and receives the result; returns the answer (Given)."""
+"""Generator that puts one question to a model: yields a prompt (Ask) and receives the model's completion (Given), or
+yields a lookup request of its benchmark and receives the result; returns the answer (Given)."""
 
 
 def _ask_once(ask: Ask, read: Callable[[str], str]) -> Dialogue:
@@ -198,8 +198,8 @@ class Evaluation(Benchmark):
     usual: tuple[str, ...]
     """Default settings of an evaluation: those that the paper reports."""
     plain: tuple[str, ...]
-    """Default settings where no model is called: of a file of answers that names none, and of the built-in models, whose
-    answers do not depend on the setting."""
+    """Default settings where no model is called: of a file of answers that names none, and of the built-in models,
+    whose answers do not depend on the setting."""
     headline: tuple[str, ...]
     """Metrics that `factmill evaluate` prints first, in this order."""
     main: str
@@ -207,7 +207,7 @@ class Evaluation(Benchmark):
     meaning: str
     """What that metric measures, in one sentence for a reader who knows no metric by name."""
     gather: Callable[[Callable[[str], pa.Table]], pa.Table] | None = None
-    """Function that loads a table of the measured build by name → rows that questions are made of; None: the main table."""
+    """Loader of the measured build's tables by name → rows that questions are made of; None: the main table."""
     questions: Callable[[pa.Table, Any], Iterable[Asked] | pa.Table]
     """Rows of the measured build and the evaluation's inputs → the questions, as row models or as a table."""
     fill: Callable[[Any, Any], Ask]
@@ -254,7 +254,7 @@ class Evaluation(Benchmark):
         return read(self.of.main_table) if self.gather is None else self.gather(read)
 
     def make_flow(self, leave: "Leave") -> "Flow[..., BuildReport]":
-        """Return the Prefect flow of the evaluation: asks, answers, judges if there is a judge, scores, measures, publishes.
+        """Return the Prefect flow of the evaluation: ask, answer, judge if there is a judge, score, measure, publish.
 
         `leave` adds the results to Prefect's UI.
         """
@@ -386,7 +386,7 @@ def choose_judge(world: World, name: str) -> str:
 
 
 def check_model(world: World, name: str, option: str) -> None:
-    """SettingsError unless `name` is a built-in model or a chat model of the world; `option` is the one that named it."""
+    """SettingsError unless `name` is a built-in model or a chat model of the world; `option`: that named it."""
     if name not in BUILT_IN:
         _require_model(world, name, option, [*BUILT_IN])
 
