@@ -93,7 +93,7 @@ def name_answerer(work: Work) -> str:
 
 
 def _take(text: str | None, form: Form | None) -> Given:
-    """Parse one answer text (None: the file lacks it); `form`: completion format; None: a built-in model's bare text."""
+    """Parse one answer text (None: the file lacks it); `form`: completion format, None for a built-in model."""
     if text is None:
         return Given(unscored="missing", detail="the file of answers has none to this question")
     if not text.strip():
