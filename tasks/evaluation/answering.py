@@ -1,9 +1,11 @@
-"""How a model under test is asked, once, and how a judge is asked about its answers. What cannot be read is unscored, with its reason.
+"""Answering and judging: put questions to the model under test, once, and have its answers judged.
 
-A dialogue is a generator that does nothing itself: it yields what it wants next, a prompt or something to be looked up, is
-sent what came of it, and returns the answer. So a whole batch of them is held side by side here, a round at a time, and
-another harness can hold one with a model of its own. Each turn is a recorded call of its own: a run that was killed is
-led through the turns that were answered, and goes on behind them.
+An answer that cannot be parsed is unscored, with its reason.
+
+A dialogue is a generator without side effects: it yields a prompt or a lookup request, receives the result, and returns
+the answer. So this module runs a whole batch of dialogues together, one turn at a time, and another harness can run a
+dialogue with a model of its own. Each turn is a recorded call: after a crash, recorded turns are replayed and the
+dialogue resumes behind them.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -27,11 +29,11 @@ from factmill.tasks.evaluation.record import ANSWERS, BUILT_IN, EXACT, Evaluatio
 A = TypeVar("A", bound=Asked)
 
 _REASONS: dict[str, Unscored] = {"refused": "refused", "cut_off": "cut_off", "empty_reply": "no_answer"}
-"""How a reply that says nothing ends → why it is unscored."""
+"""Kind of unreadable completion → reason why it is unscored."""
 
 
 def answer_at_once(work: Work, evaluation: Evaluation, asked: pa.Table) -> pa.Table:
-    """Return questions (rows of `asked`) as rows of `answers`, where nothing is sent."""
+    """Return rows of `answers` to questions (rows of `asked`), from a file or a built-in model; sends no requests."""
     name = name_answerer(work)
     if files := work.files(ANSWERS):
         return take_answers(evaluation, asked, load_answers(files[0]), name)
@@ -39,7 +41,7 @@ def answer_at_once(work: Work, evaluation: Evaluation, asked: pa.Table) -> pa.Ta
 
 
 def take_answers(evaluation: Evaluation, asked: pa.Table, answers: AnswersFile, name: str) -> pa.Table:
-    """Return questions (rows of `asked`) with the answers that another program made; `name`: what it is called."""
+    """Return questions (rows of `asked`) with the answers of a file; `name`: of the model that gave them."""
     return _fill_columns(evaluation, asked, [answers.find(*key) for key in list_keys(asked)], name, evaluation.form)
 
 
@@ -53,7 +55,7 @@ def answer_built_in(evaluation: Evaluation, asked: pa.Table, rows: pa.Table, mod
 def _fill_columns(
     evaluation: Evaluation, asked: pa.Table, said: Sequence[str | None], name: str, form: Form | None
 ) -> pa.Table:
-    """Return questions with the columns of `Answer`, whole columns at once; `form`: as `_take` has it."""
+    """Return questions with the columns of `Answer`, built column by column; `form`: as in `_take`."""
     taken = {text: _take(text, form) for text in set(said)}
     known = {text: evaluation.read(given.read[0]) if given.read else "" for text, given in taken.items()}
     none, zero = pa.repeat("", len(said)), pa.repeat(0, len(said))
@@ -72,7 +74,7 @@ def _fill_columns(
     schema = arrow_schema(evaluation.answers)
     for field in schema:
         if field.name not in (*columns, *asked.column_names):
-            # what only a dialogue has: its searches and the like
+            # columns that only a dialogue fills, such as its searches
             empty: Any = [] if pa.types.is_list(field.type) else "" if pa.types.is_string(field.type) else 0
             columns[field.name] = pa.array([empty] * len(said), field.type)
     for column, values in columns.items():
@@ -81,17 +83,17 @@ def _fill_columns(
 
 
 def sends_nothing(work: Work) -> bool:
-    """True where the answers are those of a file or of a built-in model."""
+    """Return whether the answers come from a file or a built-in model."""
     return bool(work.files(ANSWERS)) or read_params(work)["model"] in BUILT_IN
 
 
 def name_answerer(work: Work) -> str:
-    """Return what the model under test is called."""
+    """Return the name of the model under test."""
     return str(work.run.lock["author"])
 
 
 def _take(text: str | None, form: Form | None) -> Given:
-    """Return what an answer comes to; `form`: it is read as a server's; None: it is a built-in model's, and bare."""
+    """Parse one answer text (None: the file lacks it); `form`: completion format, None for a built-in model."""
     if text is None:
         return Given(unscored="missing", detail="the file of answers has none to this question")
     if not text.strip():
@@ -103,7 +105,7 @@ def _take(text: str | None, form: Form | None) -> Given:
 
 
 def ask_model(work: Work, asked: Sequence[A], fill: Callable[[A], Ask], form: Form = TEXT) -> Iterator[tuple[A, Given]]:
-    """Put every question to the model of the world that the evaluation measures, once."""
+    """Send each question's prompt to the model under test, once; yield (question, answer) in order."""
     service, model = work.run.services.model(read_params(work)["model"])
     calls = [call_chat(service.identity, model.name, fill(row), model.profile(), once=True) for row in asked]
     records = work.call(service, ((row.id, call) for row, call in zip(asked, calls, strict=True)))
@@ -114,12 +116,12 @@ def ask_model(work: Work, asked: Sequence[A], fill: Callable[[A], Ask], form: Fo
 
 
 def read_reply(reply: Reply, key: str, form: Form = TEXT) -> Given:
-    """Return what a model said in a reply, read in a form."""
+    """Parse a model's response by a completion format; `key`: of its call."""
     if reply.status != "ok":
         error = reply.error or "no reason given"
         unscored = _REASONS.get(error.partition(":")[0], "model_failed")
         given = Given(unscored=unscored, detail=error, call=key)
-        # a refusal is an outcome of the model, which has its tokens; the others say nothing of it
+        # a refusal is the model's own outcome and used tokens; other errors are not the model's
         return _count(given, reply) if unscored == "refused" else given
     chat = read_chat(reply.body)
     given = read_given(chat.texts, chat.finish, form)
@@ -132,7 +134,7 @@ def _count(given: Given, reply: Reply) -> Given:
 
 
 def read_given(texts: Sequence[str], finishes: Sequence[str], form: Form) -> Given:
-    """Return what the samples of a reply say, one text and finish reason each."""
+    """Parse the samples of a response, given one text and one finish reason per sample."""
     each = [read_said(text, finish, form) for text, finish in zip(texts, finishes, strict=True)]
     read = tuple(
         "" if isinstance(one, Unreadable) or is_cut(finish) else one.text
@@ -150,7 +152,7 @@ def read_given(texts: Sequence[str], finishes: Sequence[str], form: Form) -> Giv
 
 
 def hold_dialogues(work: Work, evaluation: Evaluation, asked: Sequence[A]) -> Iterator[tuple[A, Given]]:
-    """Put every question to the evaluation's model, all side by side, a turn at a time; yield (question, answer) in order."""
+    """Run the dialogues of all questions together, turn by turn; yield (question, answer) in order."""
     params = work.inputs(evaluation.inputs).params
     rows = {row.id: row for row in asked}
     held = {row.id: evaluation.start(row, params) for row in asked}
@@ -165,7 +167,7 @@ def hold_dialogues(work: Work, evaluation: Evaluation, asked: Sequence[A]) -> It
             answers[row_id] = ended.value
 
     while wanted:
-        # all look-ups before the next prompts, so that these are sent together
+        # all lookups come before the next prompts, so that the prompts are sent together
         if looks := [(row_id, each) for row_id, each in wanted.items() if not isinstance(each, Ask)]:
             if evaluation.look is None:
                 raise TypeError(f"{evaluation.name} looks up {looks[0][1]!r}, and has nothing that does")
@@ -186,44 +188,44 @@ R = TypeVar("R", bound=Answer)
 
 @dataclass(frozen=True, slots=True)
 class Judged(Generic[V]):
-    """What a judge said of an answer."""
+    """A judge's verdict on one answer."""
 
     verdict: V | None
-    """None where there is none."""
+    """None: no verdict could be had."""
     unscored: Unscored = ""
     detail: str = ""
     call: str = ""
-    """Key of the recorded call; empty for the program."""
+    """Key of the recorded call; empty for the judge `exact`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judging(Generic[B, V, R]):
-    """How a benchmark's answers are judged."""
+    """How the answers of one benchmark are judged."""
 
     fill: Callable[[B], Ask]
-    """An answer, inside its frame (core/evaluation/frame.py), as the judge's prompt."""
+    """Answer → the judge's prompt, with the answer inside its frame (core/evaluation/frame.py)."""
     form: Form
     read: Callable[[B, list[str]], V | Unreadable]
-    """A reply's last verdict."""
+    """Answer and the lines of the judge's reply → its last verdict."""
     compare: Callable[[B], V]
-    """The verdict of the program that stands in where the judge is `exact`."""
+    """Answer → verdict of the program that judges where the judge is `exact`."""
     row: type[R]
     """Row model of judged answers."""
     mark: Callable[[B, Judged[V] | None, str], R]
-    """An answer, what was said of it and by whom → the judged row; None: nothing was asked about it."""
+    """Answer, its judgment (None: it was not judged) and the judge's name → the judged row."""
     wants: Callable[[B], bool] = lambda row: not row.unscored
-    """Whether a judge is asked about an answer."""
+    """Answer → whether it is judged."""
 
 
 def judge_rows(work: Work, rows: Sequence[B], judging: Judging[B, V, R]) -> Iterator[R]:
-    """Have every answer judged that can be; yield the judged rows in the order given."""
+    """Judge all answers that can be judged; yield the judged rows in the order given."""
     said = dict(_judge(work, [row for row in rows if judging.wants(row)], judging))
     name = name_judge(work.run.lock)
     return (judging.mark(row, said.get(row.id), name) for row in rows)
 
 
 def _judge(work: Work, rows: Sequence[B], judging: Judging[B, V, R]) -> Iterator[tuple[str, Judged[V]]]:
-    """Yield (answer's id, what the judge said of it)."""
+    """Yield (answer id, judgment) pairs."""
     judge: str = read_params(work)["judge"]
     if judge == EXACT:
         yield from ((row.id, Judged(judging.compare(row))) for row in rows)
@@ -231,7 +233,7 @@ def _judge(work: Work, rows: Sequence[B], judging: Judging[B, V, R]) -> Iterator
     asked = [(row.id, row, judging.fill(row)) for row in rows]
     for row, answer in work.ask(judge, asked, judging.form, judging.read):
         if isinstance(answer.read, Reject):
-            # a judge's own refusal or cut reply is no verdict about the answer
+            # a judge's own refusal or truncated reply is no verdict on the answer
             reason: Unscored = "judge_unreadable" if answer.read.reason in UNREADABLE_KINDS else "judge_failed"
             work.unsettled += answer.read.retryable
             yield row.id, Judged(None, reason, answer.read.detail, answer.key)

@@ -1,8 +1,8 @@
-"""An evaluation by what is one benchmark's own: each published row's question is put to a model once, and its answer is scored.
+"""Closed-book evaluations: put the question of each published row to a model once, and score its answer.
 
-What such an evaluation needs beside (its rows, parameters, flow, built-in models, metric, figure and items of its report) is
-made here, alike for every benchmark. A benchmark that shows the model something, or has answers judged, writes an
-`Evaluation` record.
+A benchmark gives its gold answers, prompt and scoring rule; this module makes the rest (rows, parameters, flow,
+built-in models, metric, figure, report items) in the same way for every benchmark. A benchmark that shows the model a
+context, or has answers judged, defines an `Evaluation` itself.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -38,18 +38,18 @@ RULES = {
     "equals": "it is one of the accepted ones, apart from case, punctuation and articles",
     "holds": "it holds one of the accepted ones as whole words",
 }
-"""How an answer is scored where no function does it → when it is right."""
+"""Built-in scoring rule → when an answer is right."""
 
 
 class ClosedBookParams(EvaluationParams):
-    """What a closed-book evaluation can be told."""
+    """Parameters of a closed-book evaluation."""
 
     setting: Annotated[tuple[Literal["closed_book"], ...], Option("--setting", "NAME")] = ()
     """The one setting that there is."""
 
 
 class ClosedBookInputs(EvaluationInputs):
-    """What the steps of a closed-book evaluation read."""
+    """Inputs of the steps of a closed-book evaluation."""
 
     params: ClosedBookParams
 
@@ -64,7 +64,7 @@ class ClosedBookAsked(Asked):
 
 
 class ClosedBookAnswer(ClosedBookAsked, Answer):
-    """What the model answered."""
+    """A question with the model's answer."""
 
 
 class ScoredClosedBook(ClosedBookAnswer):
@@ -88,16 +88,16 @@ def make_closed_book(
     unit: str = "share",
     **more: Any,
 ) -> Evaluation:
-    """Return the record of a closed-book evaluation.
+    """Return the definition of a closed-book evaluation.
 
-    `of`: the benchmark whose main table's rows (`of.row`) are asked about; `recipe`: `module:name` of the record that is
-    returned. `prompt`: one prompt with the input `question`, or its name among the prompts. `gold`: a row → its accepted
-    answers, the best first. `score`: `equals` is 1 where the answer is one of the accepted ones, apart from
-    case, punctuation and articles, `holds` where it holds one as whole words; or a function of an answer as read and a
-    row → from 0 to 1, None where it has no score. An empty answer and a refusal count 0.
-    `question`, `groups`, `cluster`: columns of the row with what is asked, what metrics are grouped by, and what is drawn
-    whole for limits and intervals. `unit`: share where each score is 0 or 1, else what the score is (F1, …).
-    `more`: other fields of `Evaluation`, instead of those made here.
+    `of`: the benchmark whose main table (rows of `of.row`) gives the questions; `recipe`: `module:name` of the
+    definition that is returned. `prompt`: a prompt with the input `question`, or the name of one of the prompts.
+    `gold`: row → its accepted answers, best first. `score`: `equals` gives 1 if the answer is an accepted one, apart
+    from case, punctuation and articles; `holds` if it contains one as whole words; or a function from the parsed answer
+    and its row to a score from 0 to 1, None for no score. An empty answer and a refusal score 0. `question`, `groups`,
+    `cluster`: columns of the row with the question, with the groups of metrics, and with the unit that limits and
+    bootstrap intervals draw whole. `unit`: `share` if each score is 0 or 1, else the name of the score (F1, …). `more`:
+    fields of `Evaluation` that replace those made here.
     """
     name = of.name
     answers_table = f"{name}_answers"

@@ -1,4 +1,4 @@
-"""Rates of an evaluation, corrected for the errors that its judge's card shows; the card may be made after the evaluation."""
+"""Rates of an evaluation, corrected for its judge's errors by a judge card, which may be newer than the evaluation."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -21,16 +21,16 @@ class CorrectedRate:
     setting: str
     metric: str
     value: float | None
-    """Null where the labels do not say how the judge errs."""
+    """Null if the labels do not show how the judge errs."""
     ci_low: float | None
     """Lower end of the 95 % interval, by a bootstrap over the answers and the labels."""
     ci_high: float | None
     sensitivity: float | None
     specificity: float | None
     labels: int
-    """Labelled items that these two rest on."""
+    """Number of labelled items behind sensitivity and specificity."""
     note: str
-    """Why there is no value, or what it rests on."""
+    """Why there is no value, or which labels it uses."""
 
 
 def correct_rates(
@@ -43,9 +43,9 @@ def correct_rates(
     judge: JudgeIdentity | None,
     seed: int,
 ) -> Iterator[CorrectedRate]:
-    """Yield the corrected rate of each setting; none where the judge, with these prompts, has no card or gives no such rate.
+    """Yield the corrected rate of each setting; none if the judge with these prompts has no card or gives no such rate.
 
-    `answers`, `scores`: rows of the evaluation's main table and of `Score`; `build_id`: the evaluation's.
+    `answers`, `scores`: rows of the evaluation's main table and of `Score`; `build_id`: of the evaluation.
     """
     scheme = evaluation.labels
     if card is None or card.identity != judge or scheme is None or not scheme.metric:

@@ -1,7 +1,7 @@
-"""What models are measured on: the rows of a build in the warehouse, or of a release's folder, which needs no warehouse.
+"""The build that models are measured on: its rows in the warehouse, or in a release's folder, which needs no warehouse.
 
-A release that holds all that its build published has the build's own digest, computed from its rows: an evaluation on
-either is the same one, and asks nothing again. One that was made without some of it is measured on as what it is.
+The digest of a complete release, computed from its rows, equals that of its build: an evaluation on either is the same
+one and repeats no call. A release that leaves something out is a source of its own.
 """
 
 from __future__ import annotations
@@ -37,20 +37,21 @@ LATEST = "latest"
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What is measured on."""
+    """The build that an evaluation measures on."""
 
     record: BuildRecord
     store: Store
-    """Where its rows are read from."""
+    """Store from which its rows are loaded."""
     notes: Sequence[str]
-    """What the user should know of the choice, and of what a release lacks."""
+    """Notes for the user on the choice of the build and on what a release lacks."""
     answers: SourceFile | None
-    """The file of answers that are scored."""
+    """File with the answers to score; None: a model answers."""
 
 
 def find_measured(benchmark: Benchmark, params: EvaluationParams, run: RunOptions) -> Measured:
-    """Return the build that is measured on: the one that is named, else the one whose questions the file of answers says that it
-    answers, else the latest. UsageError and UnknownBuild say what was expected."""
+    """Resolve the build to measure on: the named one, else the one that the file of answers refers to, else the latest.
+
+    UsageError or UnknownBuild if there is none that fits."""
     answers = None
     if params.answers is not None:
         path = Path(os.path.realpath(params.answers))  # a loop of links is no traceback
@@ -84,7 +85,7 @@ def find_measured(benchmark: Benchmark, params: EvaluationParams, run: RunOption
 
 
 def check_asked_of(asked_of: str, build_id: str, answers: str) -> None:
-    """UsageError where answers (a file, or what they are called) are to questions of another build than the one measured on."""
+    """UsageError if `answers` (a file or a name for the message) refer to another build than the one measured on."""
     if asked_of and asked_of != build_id:
         raise UsageError(
             f'{answers}: answers to the questions of {asked_of}, and {build_id} is measured on; name {asked_of}, or take "build" '
@@ -94,12 +95,12 @@ def check_asked_of(asked_of: str, build_id: str, answers: str) -> None:
 
 @lru_cache(maxsize=4)
 def load_answers(file: SourceFile) -> AnswersFile:
-    """Read a file of answers, once a process; SourceError says what is wrong with it."""
+    """Load a file of answers, once per process; SourceError if it is malformed."""
     return read_answers(iterate_json(file, EXPECTED), Path(file.path).name)
 
 
 def tell_left_out(benchmark: Benchmark, store: Store) -> list[str]:
-    """Return what a release lacks of its build that is measured on, a line each; nothing of a build."""
+    """List what a release lacks that would be measured on, one line each; empty for a build of the warehouse."""
     names = [each.what for each in open_release(store.path).index.left_out] if is_release(store.path) else []
     hidden = [name for name in names if name in benchmark.tables and not name.endswith("_review")]
     others = [name for name in names if name not in benchmark.tables and name != REJECT_DETAILS]
@@ -108,13 +109,13 @@ def tell_left_out(benchmark: Benchmark, store: Store) -> list[str]:
 
 
 def name_measured(evaluation: BuildRecord) -> str:
-    """Return what an evaluation was measured on, in words."""
+    """Format the build, and the release if there is one, that an evaluation measured on."""
     flow = evaluation.origin["flow"]
     return f"{flow['build']} as released to {flow['release']}" if flow.get("release") else str(flow["build"])
 
 
 def find_measured_record(warehouse: Path, evaluation: BuildRecord) -> BuildRecord | None:
-    """Return the build that an evaluation was measured on; None: it is not in the warehouse, nor where its release lay."""
+    """Find the build that an evaluation measured on; None if neither the warehouse nor its release's folder has it."""
     flow = evaluation.origin["flow"]
     with suppress(UnknownBuild):
         return find_build(warehouse, flow["build"])
@@ -126,12 +127,12 @@ def find_measured_record(warehouse: Path, evaluation: BuildRecord) -> BuildRecor
 
 
 def gather_measured(work: Work, evaluation: Evaluation) -> pa.Table:
-    """Return the rows of what is measured on, as the evaluation's questions are made of them."""
+    """Load the rows of the measured build that the evaluation's questions are made of."""
     return evaluation.gather_rows(lambda table: read_held(evaluation.of, _open_measured(work), table)[0])
 
 
 def check_tables(benchmark: Benchmark, store: Store) -> None:
-    """SourceError unless the tables of a release hold rows of the benchmark; a warehouse's own are not looked at."""
+    """SourceError unless the tables of a release fit the benchmark's row models; warehouse tables are not checked."""
     for name, table in open_release(store.path).tables.items() if is_release(store.path) else ():
         if name in benchmark.tables:
             texts = benchmark.forms.json_columns.get(name, ())
@@ -139,12 +140,12 @@ def check_tables(benchmark: Benchmark, store: Store) -> None:
 
 
 def is_held_back(benchmark: Benchmark, store: Store, table: str) -> bool:
-    """Return whether a table of hidden answers is none of a release's: its other questions are asked."""
+    """Return whether a release lacks this table of hidden answers, so that only its other questions are asked."""
     return table in benchmark.held_out and store.is_without(table)
 
 
 def read_held(benchmark: Benchmark, store: Store, table: str) -> tuple[pa.Table, str]:
-    """Return the rows of a benchmark's table and a digest of what they were read from; no rows of what is held back."""
+    """Load a benchmark's table, sorted by id, and the digest of its source; no rows if the table is held back."""
     schema = arrow_schema(benchmark.tables[table])
     if is_held_back(benchmark, store, table):
         return schema.empty_table(), ""
@@ -168,7 +169,7 @@ def read_held(benchmark: Benchmark, store: Store, table: str) -> tuple[pa.Table,
 def _find_build(
     benchmark: Benchmark, params: EvaluationParams, asked_of: str, warehouse: Path
 ) -> tuple[BuildRecord, str]:
-    """Return the build to measure on, and what is to be said of the choice."""
+    """Return the build to measure on, and a note on the choice."""
     if params.build not in (LATEST, f"{LATEST_OF}{benchmark.name}"):
         return find_build(warehouse, params.build), ""
     builds = list_builds(warehouse)
@@ -190,7 +191,7 @@ def _find_build(
 
 
 def _require_genuine(record: BuildRecord, store: Store, warehouse: Path) -> None:
-    """SourceError where the warehouse has the build that a whole release says it is of, with other rows."""
+    """SourceError if the warehouse has the build that a release claims to be of, with other rows."""
     with suppress(UnknownBuild):
         build = find_build(warehouse, record.build_id)
         claimed = open_release(store.path).index.content_digest
@@ -202,7 +203,7 @@ def _require_genuine(record: BuildRecord, store: Store, warehouse: Path) -> None
 
 
 def _open_measured(work: Work) -> Store:
-    """Return where the rows are that a run measures on: a build of that content, else the release that it was told of."""
+    """Open the store of the rows that a run measures on: a build with that content digest, else the run's release."""
     warehouse, digest = Path(work.run.options["warehouse"]), work.run.lock["params"]["source_digest"]
     if found := [build for build in list_builds(warehouse) if build.content_digest == digest]:
         return Store(warehouse, found[-1].build_id)

@@ -1,6 +1,6 @@
-"""Answers scored without a build around them, for programs and for other harnesses: nothing is asked, nothing is recorded.
+"""Scoring of answers outside a build, for the Python API and other harnesses: no model is called, no build is written.
 
-The same functions as in a recipe (record.py), so the same answers give the same numbers.
+It uses the same functions as recipes (`Evaluation`), so the same answers give the same metrics.
 """
 
 import atexit
@@ -32,67 +32,67 @@ from factmill.tasks.storage.stores import Store
 from factmill.tasks.text.whole import suggest_name
 
 _SAID_OTHERWISE = EvaluationInputs.resolved | {"model"}
-"""Parameters that a program has no option for: what is measured on and who answers are its arguments."""
+"""Parameters that are no options of a session, which takes the build and the answers as arguments."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scored:
-    """What answers are worth."""
+    """Scores and metrics of a set of answers."""
 
     answers: pa.Table
     """Rows of the benchmark's table of answers."""
     scores: pa.Table
-    """Rows of `<benchmark>_scores`: one an answer and metric."""
+    """Rows of `<benchmark>_scores`: one per answer and metric."""
     metrics: pa.Table
     """Rows of `evaluation_metrics`: value, n, n_unscored, bounds, interval; overall and by group."""
     notes: Mapping[str, str] = field(default_factory=dict)
-    """What does not fit of the answers: missing, extra and doubled ids."""
+    """Mismatches between answers and questions: missing, extra and repeated ids."""
 
 
 @dataclass(frozen=True)
 class Session:
-    """One way to measure on the rows of one build."""
+    """An evaluation with fixed inputs, on the rows of one build."""
 
     evaluation: Evaluation
     inputs: EvaluationInputs
     rows: pa.Table
-    """Of the measured build."""
+    """Rows of the measured build."""
     services: Services
-    """For the models of this machine that scores are computed with."""
+    """Access to the local models that compute scores."""
     build: str = ""
-    """Id of that build; empty where a folder of tables does not say it."""
+    """Id of that build; empty if a folder of tables does not state it."""
     choice: str = ""
-    """What was passed over where the latest build is measured on (`describe_choice`)."""
+    """Which builds were passed over in choosing the latest one (`describe_choice`)."""
     lacks: Sequence[str] = ()
-    """Tables of hidden answers that the release which is measured on was made without: its other questions are asked."""
+    """Tables of hidden answers that the measured release lacks; only its other questions are asked."""
 
     def narrow(self, ids: Collection[str]) -> "Session":
-        """Return the session with these rows of the measured build alone."""
+        """Return the session restricted to the rows of the measured build with these ids."""
         kept = pa.array([each in ids for each in self.rows["id"].to_pylist()], pa.bool_())
         return replace(self, rows=self.rows.filter(kept))
 
     @cached_property
     def work(self) -> Work:
-        """What looks things up with: its calls are recorded in the home's warehouse, and served from there."""
+        """Work that sends lookup requests; its calls are recorded in the home's warehouse and replayed from there."""
         recorder = Recorder(default_warehouse(), "record")
         atexit.register(recorder.close)
         batch = Batch(run="", stage="look_up", index=0, key="")
         return Work(batch, Run(Path(), {"params": {}}, {"files": {}}, {}, self.services, recorder, self.inputs))
 
     def look_up(self, row_id: str, wanted: object) -> Any:
-        """Return what a dialogue wants looked up."""
+        """Return the result of a dialogue's lookup request."""
         if self.evaluation.look is None:
             raise TypeError(f"{self.evaluation.name} looks up {wanted!r}, and has nothing that does")
         return self.evaluation.look(self.work, [(row_id, wanted)])[0]
 
     def list_questions(self) -> pa.Table:
-        """Return the questions that are asked (rows of the evaluation's `asked`)."""
+        """Return the questions (rows of the evaluation's `asked`)."""
         return self.evaluation.list_questions(self.rows, self.inputs)
 
     def score_answers(self, answers: AnswersFile | str, name: str, asked: pa.Table | None = None) -> Scored:
-        """Return what answers are worth: those given, or those of a built-in model; `name`: what the model is called.
+        """Score answers: those given, or those of the built-in model of that name; `name`: of the model in the results.
 
-        `asked`: what was asked (rows of the evaluation's `asked`); None: all of the session's questions.
+        `asked`: the questions (rows of the evaluation's `asked`); None: all of the session's.
         """
         asked = self.list_questions() if asked is None else asked
         notes: dict[str, str] = {}
@@ -111,7 +111,7 @@ class Session:
         return replace(self.measure(self.score(self.judge(answered)), name), notes=notes)
 
     def judge(self, answers: pa.Table) -> pa.Table:
-        """Return answers as judged rows by the program `exact`, where the benchmark has its answers judged."""
+        """Return answers judged by the program `exact`; unchanged if the benchmark has no judge."""
         judging = self.evaluation.judging
         if judging is None:
             return answers
@@ -122,11 +122,11 @@ class Session:
         return arrow_table(judging.row, judged)
 
     def score(self, answers: pa.Table) -> pa.Table:
-        """Return answers, judged where they are to be, as rows of the main table."""
+        """Score answers, which are judged if the benchmark has a judge, and return rows of the main table."""
         return self.evaluation.score(answers, self.inputs, self.services)
 
     def measure(self, scored: pa.Table, name: str, judge: str = EXACT) -> Scored:
-        """Return what rows of the main table are worth."""
+        """Compute the scores and metrics of rows of the main table."""
         scores, metrics = self.evaluation.measure(scored, self.inputs)
         told = self.evaluation.label_metrics(metrics, name, judge if self.evaluation.judging else "")
         return Scored(scored, scores, arrow_table(EvaluationMetric, told))
@@ -140,11 +140,11 @@ def open_session(
     asked_of: str = "",
     **options: Any,
 ) -> Session:
-    """Return a way to measure on the rows of a build; `world`: whose sentence encoder compares texts.
+    """Open a session that measures on the rows of a build; `world`: the world whose sentence encoder compares texts.
 
-    `store`: None where what was asked is at hand; `asked_of`: the build whose questions were answered, where the answers say
-    it, which is then measured on; `options`: parameters of the evaluation. UsageError says what was
-    expected, SourceError what is wrong with the rows.
+    `store`: None if the caller has the questions already; `asked_of`: the build that the answers refer to, which is
+    then measured on, or empty; `options`: parameters of the evaluation. UsageError for wrong options, SourceError for
+    rows that do not fit.
     """
     known = evaluation.params.model_fields
     for name, value in options.items():
@@ -187,13 +187,13 @@ def open_session(
 
 
 def describe_question(asked: Any, messages: Sequence[Mapping[str, str]], build: str) -> dict[str, Any]:
-    """Return a question (a row of `asked`) as other programs are given it; `build`: whose question it is."""
+    """Return a question (a row of `asked`) as JSON for other programs; `build`: id of its build."""
     told = {"id": asked.question_id, "setting": asked.setting, "question": asked.question}
     return {**told, "messages": list(messages), "build": build}
 
 
 def take_asked(evaluation: Evaluation, rows: Sequence[Mapping[str, Any]]) -> pa.Table:
-    """Return what was asked, by rows that have its columns and perhaps others; SourceError says what is wrong."""
+    """Return questions (rows of `asked`) from rows with at least their columns; SourceError if they do not fit."""
     model = evaluation.asked
     try:
         kept = [model.model_validate({name: row[name] for name in model.model_fields}) for row in rows]

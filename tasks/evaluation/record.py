@@ -1,6 +1,6 @@
-"""What an evaluation is to everything around it: a build whose source is a published build and whose author is a model.
+"""Definition of an evaluation: a build whose source is a published build and whose author is the model under test.
 
-It has a record like a benchmark's, so what lists, shows, explains, verifies and exports builds knows it too.
+An `Evaluation` is a `Benchmark`, so all commands that list, show, explain, verify and export builds handle it too.
 """
 
 from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
@@ -45,20 +45,20 @@ BUILT_IN = {
     "guesser": "the commonest answer of the same kind: the floor",
     "silent": "no answer at all",
 }
-"""Models that need no server; they say what each metric's ends are."""
+"""Models that need no server; they show the best and the worst value of each metric."""
 EXACT = "exact"
-"""The judge that is a program: it compares words, numbers and dates, and knows no other way to say the same."""
+"""The judge that is a program: it compares words, numbers and dates, and recognises no paraphrase."""
 ANSWERER = "answerer"
 ANSWERS = "answers"
-"""Unit of an evaluation's source under which its file of answers lies."""
+"""Unit of an evaluation's source that holds its file of answers."""
 METRICS = "evaluation_metrics"
-"""The table in which all evaluations have their metrics."""
+"""Table with the metrics of every evaluation."""
 _QUICK_BATCH = 20_000
-"""Rows a batch where nothing is sent."""
+"""Rows per batch of an evaluation that sends no requests."""
 
 
 class EvaluationParams(Params):
-    """What every evaluation can be told; a benchmark adds its own."""
+    """Parameters of every evaluation; a benchmark adds its own."""
 
     build: Annotated[str, Option(metavar="BUILD")] = LATEST
     """The build to measure on: its id, the beginning of one, or latest: of whole builds of the default source the newest, else the newest of all. Default: the build whose questions --answers has answers to, where the file says it, else latest."""
@@ -77,34 +77,34 @@ class EvaluationParams(Params):
 
     @property
     def asks_model(self) -> bool:
-        """True where a model of the world is asked: the answers are neither a file's nor those of a built-in model."""
+        """True if a model of the world is called: the answers come neither from a file nor from a built-in model."""
         return self.answers is None and self.model not in BUILT_IN
 
     def list_roles(self) -> tuple[str, ...]:
-        """Return the models of the world that the evaluation asks, by their names in its file."""
+        """Return the names, in the world's file, of the models that the evaluation calls."""
         return (self.model,) if self.asks_model else ()
 
 
 class JudgedParams(EvaluationParams):
-    """Of an evaluation whose answers a judge looks at."""
+    """Parameters of an evaluation whose answers are judged."""
 
     judge: Annotated[str, Option(metavar="NAME")] = "judge"
     """The model of the world's file that judges, [models.NAME]; or exact, a program that compares words, numbers and dates, which stands in where the world's judge is no model."""
 
     def list_roles(self) -> tuple[str, ...]:
-        """Return the model under test, and the one that judges."""
+        """Return the names of the model under test and of the judge model."""
         return (*super().list_roles(), *(() if self.judge in ("", EXACT) else (self.judge,)))
 
 
 class EvaluationInputs(Inputs):
-    """What the steps of an evaluation read."""
+    """Inputs of the steps of an evaluation."""
 
     resolved: ClassVar = frozenset({"build", "release", "answers"})
     params: EvaluationParams
     source_digest: str
     """Digest of what the measured build published."""
     settings: tuple[str, ...]
-    """Ways in which the model is asked."""
+    """Settings (ways to ask the model) that are measured."""
 
 
 I = TypeVar("I", bound=EvaluationInputs)  # noqa: E741 - inputs
@@ -112,7 +112,7 @@ I = TypeVar("I", bound=EvaluationInputs)  # noqa: E741 - inputs
 
 @dataclass(frozen=True, slots=True)
 class PaperFigure:
-    """A figure that the paper published, beside which ours stands."""
+    """A metric value that the paper reports, for comparison with ours."""
 
     metric: str
     setting: str
@@ -121,14 +121,14 @@ class PaperFigure:
     where: str
     """Table or figure of the paper."""
     note: str = ""
-    """Why ours may not be comparable."""
+    """Why our value may not be comparable."""
     group_by: str = ""
     group: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One answer as the browser of a report tells it."""
+    """One answer as a report's item browser shows it."""
 
     answer_id: str
     setting: str
@@ -136,35 +136,35 @@ class Item:
     gold: str
     answer: str
     verdict: str
-    """In a few words: right, level 2, wrong, unscored: refused."""
+    """In a few words, such as right, level 2, wrong, unscored: refused."""
     score: float | None
-    """By which the worst come first; None: unscored."""
+    """Sort key of the browser, lowest first; None: unscored."""
     row_id: str
-    """Row of the measured build, which `factmill explain` tells."""
+    """Row of the measured build, for `factmill explain`."""
     groups: Mapping[str, str]
-    """By what the browser can be filtered: relation, language, …"""
+    """Filter of the browser (relation, language, …) → the answer's value."""
 
 
 def pick_worst(items: Iterable[Item]) -> list[Item]:
-    """Return items, the worst first: what is unscored, then the lowest scores, by id among equals."""
+    """Sort items from worst to best: unscored items first, then by score ascending; ties by answer id."""
     return sorted(items, key=lambda item: (item.score is not None, item.score or 0.0, item.answer_id))
 
 
 class Tools(Protocol):
-    """What scores are computed with beside the answers: models of this machine, opened when they are needed."""
+    """Local models that compute scores, opened when they are first needed."""
 
     def embedder(self) -> "Embedder":
         """Return the world's sentence encoder."""
 
     def cross_encoder(self, name: str) -> "PairScorer":
-        """Return a cross-encoder of the home; SettingsError where there is none of that name."""
+        """Return the cross-encoder `name` of factmill's home; SettingsError if the home has none of that name."""
 
 
 Leave = Callable[[BuildReport, "Evaluation", pa.Table, Sequence[EvaluationMetric]], None]
-"""What shows a finished evaluation: its report, record, rows of the main table and metrics."""
+"""Callback that presents a finished evaluation: takes its report, definition, rows of the main table and metrics."""
 Dialogue = Generator[Any, Any, Any]
-"""How a question is put: yields the next prompt (Ask) and is sent what the model said (Given), or yields what the room is to
-look up and is sent what that found; returns the answer (Given)."""
+"""Generator that puts one question to a model: yields a prompt (Ask) and receives the model's completion (Given), or
+yields a lookup request of its benchmark and receives the result; returns the answer (Given)."""
 
 
 def _ask_once(ask: Ask, read: Callable[[str], str]) -> Dialogue:
@@ -173,18 +173,18 @@ def _ask_once(ask: Ask, read: Callable[[str], str]) -> Dialogue:
 
 
 def tell_answer(told: str, row: Answer) -> str:
-    """Return what `explain` says of an answer first: its text, who gave it, and how it ended."""
+    """Format the line of `explain` with an answer's text, its model and its finish reason."""
     return f"  answer      {told or '(none)'}   (by {row.model}{f', ended by {row.finish}' if row.finish else ''})"
 
 
 def keep_answers(answers: pa.Table, _inputs: EvaluationInputs, _tools: Tools) -> pa.Table:
-    """Return answers as they are: the scores are verdicts, or follow from columns that are there."""
+    """Return the answers unchanged, where scores are verdicts or follow from existing columns."""
     return answers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evaluation(Benchmark):
-    """How models are measured on one benchmark: all that a recipe, a program and another harness go by alike."""
+    """Definition of how models are measured on one benchmark, shared by recipes, the Python API and other harnesses."""
 
     trace: tuple[str, ...] = ("id",)
     roles: Callable[[Any], Collection[str]] = lambda params: params.list_roles()
@@ -192,86 +192,86 @@ class Evaluation(Benchmark):
     params: type[EvaluationParams]
     lock_inputs: Callable[[Any, RunOptions], Locked[EvaluationInputs]]
     of: Benchmark
-    """What it measures on; the rows are those of its main table."""
+    """The benchmark that is measured on; questions are made of the rows of its main table."""
     settings: Mapping[str, str]
-    """Setting → a line that says how the model is asked."""
+    """Setting → one line on how the model is asked."""
     usual: tuple[str, ...]
-    """Settings of an evaluation that names none: what the paper reports."""
+    """Default settings of an evaluation: those that the paper reports."""
     plain: tuple[str, ...]
-    """Settings that answers of a file belong to where it names none; those of the built-in models, which answer alike
-    however they are asked."""
+    """Default settings where no model is called: of a file of answers that names none, and of the built-in models,
+    whose answers do not depend on the setting."""
     headline: tuple[str, ...]
-    """Metrics that the command prints first, in this order."""
+    """Metrics that `factmill evaluate` prints first, in this order."""
     main: str
-    """The headline metric that stands for the benchmark on a model's card."""
+    """The headline metric that represents the benchmark on a model's card."""
     meaning: str
-    """What that metric's number says of a model, in one sentence for a reader who knows no metric by name."""
+    """What that metric measures, in one sentence for a reader who knows no metric by name."""
     gather: Callable[[Callable[[str], pa.Table]], pa.Table] | None = None
-    """The measured build's tables by name → the rows that questions are made of; None: those of its main table."""
+    """Loader of the measured build's tables by name → rows that questions are made of; None: the main table."""
     questions: Callable[[pa.Table, Any], Iterable[Asked] | pa.Table]
-    """Rows of the measured build and the evaluation's inputs → the questions that are asked, as rows or as columns."""
+    """Rows of the measured build and the evaluation's inputs → the questions, as row models or as a table."""
     fill: Callable[[Any, Any], Ask]
-    """A question and the evaluation's parameters → the first prompt that it is put in."""
+    """A question and the evaluation's parameters → its first prompt."""
     converse: Callable[[Any, Any], Dialogue] | None = None
-    """A question and the evaluation's parameters → how it is put where that takes several turns; None: `fill`, once."""
+    """A question and the evaluation's parameters → its dialogue of several turns; None: the prompt of `fill`, once."""
     look: Callable[[Work, Sequence[tuple[str, Any]]], Sequence[Any]] | None = None
-    """(row id, what a dialogue wants looked up) → what was found, in that order."""
+    """(row id, lookup request of its dialogue) pairs → the results, in the same order."""
     inputs: type[EvaluationInputs]
     asked: type[Asked]
-    """Row model of what is asked."""
+    """Row model of questions."""
     answers: type[Answer]
-    """Row model of answers, before they are judged and scored: the columns of `asked` and of `Answer`."""
+    """Row model of answers before judging and scoring: the columns of `asked` and of `Answer`."""
     form: Form = TEXT
-    """How an answer is read."""
+    """Format by which a completion is parsed."""
     read: Callable[[str], str] = str.strip
-    """An answer, read in its form, as it is scored."""
+    """Text of a completion parsed by `form` → the answer that is scored."""
     oracle: Callable[[pa.Table], Callable[[Any], str]]
-    """Rows of the measured build → a question → its gold answer."""
+    """Rows of the measured build → function from a question to its gold answer."""
     guess: Callable[[pa.Table], Callable[[Any], str]]
-    """Rows of the measured build → a question → the commonest answer of its kind."""
+    """Rows of the measured build → function from a question to the most common answer of its kind."""
     judging: "Judging[Any, Any, Any] | None" = None
-    """How answers are judged, where a judge is asked."""
+    """How answers are judged; None: by no judge."""
     score: Callable[[pa.Table, Any, Tools], pa.Table] = keep_answers
-    """Answers, judged where there is a judge → rows of the main table; inputs of the evaluation."""
+    """Answers (judged if there is a judge), inputs of the evaluation and scoring models → rows of the main table."""
     measure: Callable[[pa.Table, Any], tuple[pa.Table, list[Metric]]]
-    """Rows of the main table and inputs of the evaluation → rows of `Score`, and the metrics."""
+    """Rows of the main table and inputs of the evaluation → rows of `Score` and the metrics."""
     notes: Callable[[Any], Sequence[str]] = lambda _: ()
-    """Inputs of the evaluation → what is to be said beside the figures, a sentence each."""
+    """Inputs of the evaluation → notes on its figures, one sentence each."""
     most_asked: int | None = None
-    """Questions that a model is asked side by side, where each holds much in memory."""
+    """Maximum number of questions per batch, where each takes much memory; None: the usual batch size."""
     figures: Callable[[Sequence[EvaluationMetric]], Sequence[Figure]]
-    """Metrics, of one model or several, as the paper's figures."""
+    """Metrics of one or several models → figures like the paper's."""
     items: Callable[[pa.Table], Sequence[Item]]
-    """Rows of the main table, as a report's browser tells them."""
+    """Rows of the main table → items of a report's browser."""
     paper: tuple[PaperFigure, ...] = ()
     lower_is_better: tuple[str, ...] = ()
-    """Headline metrics of which less is better."""
+    """Headline metrics where lower values are better."""
     labels: LabelScheme | None = None
-    """What a judge's verdicts are, for people to give the same; None: no judge is asked."""
+    """Verdicts of the judge, for human raters to give the same labels; None: there is no judge."""
 
     def gather_rows(self, read: Callable[[str], pa.Table]) -> pa.Table:
-        """Return the rows that questions are made of; `read`: a table of the measured build, by name."""
+        """Return the rows that questions are made of; `read` loads a table of the measured build by name."""
         return read(self.of.main_table) if self.gather is None else self.gather(read)
 
     def make_flow(self, leave: "Leave") -> "Flow[..., BuildReport]":
-        """Return the Prefect flow of the evaluation: asks, answers, judges where there is a judge, scores, measures, publishes.
+        """Return the Prefect flow of the evaluation: ask, answer, judge if there is a judge, score, measure, publish.
 
-        `leave`: leaves in Prefect's UI what the flow made.
+        `leave` adds the results to Prefect's UI.
         """
         from factmill.tasks.evaluation import (
-            steps,  # Prefect's settings stand when a flow is made, not when a record is read
+            steps,  # Prefect's settings are fixed when a flow is made, not when this module is imported
         )
 
         return steps.make_flow(self, leave)
 
     def start(self, asked: Asked, params: EvaluationParams) -> Dialogue:
-        """Return how a question is put to a model, turn by turn."""
+        """Start the dialogue that puts a question to a model."""
         if self.converse is not None:
             return self.converse(asked, params)
         return _ask_once(self.fill(asked, params), self.read)
 
     def label_metrics(self, metrics: Sequence[Metric], model: str, judge: str) -> list[EvaluationMetric]:
-        """Return metrics as rows of the published table, with the benchmark, the model under test and what judged."""
+        """Return metrics as rows of the published table, with the benchmark, the model under test and the judge."""
         return [
             EvaluationMetric(
                 id="/".join(filter(None, (metric.setting, metric.metric, metric.group_by, metric.group))),
@@ -284,13 +284,13 @@ class Evaluation(Benchmark):
         ]
 
     def list_questions(self, rows: pa.Table, inputs: EvaluationInputs) -> pa.Table:
-        """Return the questions that are asked (rows of `asked`), by the rows of the measured build."""
+        """Return the questions (rows of `asked`) made of rows of the measured build."""
         found = self.questions(rows, inputs)
         return found if isinstance(found, pa.Table) else arrow_table(self.asked, found)
 
 
 def identify_judge(evaluation: Evaluation, lock: Mapping[str, Any]) -> JudgeIdentity | None:
-    """Return what judged an evaluation, by its lock; None where nothing did."""
+    """Return the identity of an evaluation's judge from its manifest; None if nothing was judged."""
     name = name_judge(lock)
     if not name or evaluation.labels is None:
         return None
@@ -300,7 +300,7 @@ def identify_judge(evaluation: Evaluation, lock: Mapping[str, Any]) -> JudgeIden
 
 
 def name_judge(lock: Mapping[str, Any]) -> str:
-    """Return what judged an evaluation, by its lock: the model's name, `exact`, or nothing."""
+    """Return the name of an evaluation's judge from its manifest: the model's name, `exact`, or empty."""
     judge: str = lock["params"]["params"].get("judge", "")
     return judge if judge in ("", EXACT) else str(lock["models"][judge])
 
@@ -308,9 +308,9 @@ def name_judge(lock: Mapping[str, Any]) -> str:
 def lock_evaluation(
     evaluation: Evaluation, params: EvaluationParams, run: RunOptions, inputs: type[I], **more: Any
 ) -> Locked[I]:
-    """Return what an evaluation depends on; UsageError says what was expected.
+    """Resolve the inputs of an evaluation; UsageError for options that do not fit.
 
-    `more`: what the benchmark's own inputs hold beside.
+    `more`: further fields of the benchmark's own inputs.
     """
     world = load_world(run.world, run.graph)
     measured = find_measured(evaluation.of, params, run)
@@ -339,24 +339,24 @@ def lock_evaluation(
 
 
 def list_asked(evaluation: Evaluation, store: Store, inputs: EvaluationInputs) -> pa.Table:
-    """Return the questions that are asked on the rows of a store (rows of `asked`)."""
+    """Load the rows of a store and return the questions made of them (rows of `asked`)."""
     return evaluation.list_questions(
         evaluation.gather_rows(lambda name: read_held(evaluation.of, store, name)[0]), inputs
     )
 
 
 def list_keys(asked: pa.Table) -> list[tuple[str, str]]:
-    """Return (setting, question id) of questions, or of answers to them."""
+    """Return the (setting, question id) pairs of a table of questions or of answers."""
     return list(zip(asked["setting"].to_pylist(), asked["question_id"].to_pylist(), strict=True))
 
 
 def settle_batches(params: EvaluationParams, run: RunOptions) -> RunOptions:
-    """Return the options of an evaluation that asks no model with larger batches: no reply is lost with one."""
+    """Return options with larger batches for an evaluation that calls no model, where a failed batch loses no reply."""
     return run if params.asks_model else run.model_copy(update={"batch_size": max(run.batch_size, _QUICK_BATCH)})
 
 
 def name_model(params: EvaluationParams, world: World) -> str:
-    """Return what the model under test is called in tables and reports."""
+    """Return the name of the model under test in tables and reports."""
     if params.answers is not None:
         return Path(params.answers).stem if params.model == ANSWERER else params.model
     if params.model in BUILT_IN:
@@ -366,19 +366,19 @@ def name_model(params: EvaluationParams, world: World) -> str:
 
 
 def read_params(work: Work) -> dict[str, Any]:
-    """Return an evaluation's parameters as its lock has them, whichever benchmark it is of."""
+    """Return an evaluation's parameters from its manifest, for any benchmark."""
     params: dict[str, Any] = work.run.lock["params"]["params"]
     return params
 
 
 def draw_clusters(clusters: Sequence[str], params: EvaluationParams) -> set[str]:
-    """Return the clusters whose questions are asked: all, or a seeded draw of so many."""
+    """Return the clusters whose questions are asked: all, or `params.limit` of them drawn with the seed."""
     distinct = sorted(set(clusters))
     return set(distinct if params.limit is None else draw_sample(distinct, params.limit, params.seed))
 
 
 def choose_judge(world: World, name: str) -> str:
-    """Return the judge of an evaluation: a model of the world, or the program where its judge is no model."""
+    """Return the judge's name: a chat model of the world, or `exact` where the world's own judge is no real model."""
     if name == EXACT or (name == "judge" and (name not in world.models or world.models[name].kind == "scripted")):
         return EXACT
     _require_model(world, name, "--judge", [EXACT])
@@ -386,13 +386,13 @@ def choose_judge(world: World, name: str) -> str:
 
 
 def check_model(world: World, name: str, option: str) -> None:
-    """SettingsError unless a model can be measured: one that is built in, or a chat model of the world; `option` named it."""
+    """SettingsError unless `name` is a built-in model or a chat model of the world; `option`: that named it."""
     if name not in BUILT_IN:
         _require_model(world, name, option, [*BUILT_IN])
 
 
 def _require_model(world: World, name: str, option: str, others: Sequence[str]) -> None:
-    """SettingsError unless the world names a chat model so."""
+    """SettingsError unless the world has a chat model of that name."""
     there = [each for each, model in world.models.items() if model.kind in CHAT_KINDS and each != "perplexity"]
     if name not in there:
         known = ", ".join([*there, *others])

@@ -1,4 +1,4 @@
-"""The steps and the flow of an evaluation, made of its record: ask, answer, judge, score, measure, publish."""
+"""Steps and flow of an evaluation, made from its definition: ask, answer, judge, score, measure, publish."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -42,8 +42,8 @@ def publish_evaluation(
 ) -> BuildReport:
     """Publish an evaluation and return its report.
 
-    `answers`: rows of the evaluation's main table; `scores`: rows of `Score`; `notes`: what is to be said beside
-    the figures. NothingPublished when the model under test could not be asked at all.
+    `answers`: rows of the evaluation's main table; `scores`: rows of `Score`; `notes`: remarks on the figures.
+    NothingPublished if every call of the model under test failed.
     """
     lock = build.run.lock
     if answers.num_rows and pc.all(pc.equal(answers["unscored"], "model_failed")).as_py():
@@ -72,21 +72,21 @@ def publish_evaluation(
     }
     files = [SourceFile(Path(path), name, sha) for path, name, sha, _ in build.run.origin["files"].get(ANSWERS, ())]
     if files:
-        # what does not fit in a file of answers: missing, extra and doubled ids
+        # mismatches of a file of answers: missing, extra and repeated ids
         facts |= load_answers(files[0]).describe(list_keys(answers))
     return build.publish(tables, facts)
 
 
 def name_metrics(build: Build, evaluation: Evaluation, metrics: Sequence[Metric]) -> list[EvaluationMetric]:
-    """Return metrics as rows of the published table: with benchmark, model and judge."""
+    """Return metrics as rows of the published table, with benchmark, model and judge."""
     lock = build.run.lock
     return evaluation.label_metrics(metrics, lock["author"], name_judge(lock))
 
 
 def count_unscored(answers: pa.Table, scores: pa.Table) -> int:
-    """Return how many answers lack a score that they should have.
+    """Count the answers that lack a score that they should have.
 
-    Scores are filed under their answer's question, or, where one answer has several (SLAQ's long ones), under its row.
+    A score belongs to its answer's question, or to its row if one answer has several questions (SLAQ's long answers).
     """
     missing = scores.filter(pc.is_null(scores["value"]))
     scored, by_question = _list_pairs(scores, "question_id"), _list_pairs(missing, "question_id")
@@ -113,7 +113,7 @@ def _make_step(name: str, work: Callable[[Work], Receipt]) -> Step:
 
 
 def make_asking(evaluation: Evaluation) -> Step:
-    """Return the step that lists what is asked in one setting: every question is a row that came in."""
+    """Return the step that lists the questions of one setting; each question counts as an input row."""
 
     def ask(work: Work) -> Receipt:
         inputs = work.inputs(evaluation.inputs).model_copy(update={"settings": (work.batch.unit,)})
@@ -125,7 +125,7 @@ def make_asking(evaluation: Evaluation) -> Step:
 
 
 def make_answering(evaluation: Evaluation) -> Step:
-    """Return the step that puts each question to the model, once."""
+    """Return the step that puts each question to the model once."""
 
     def answer(work: Work) -> Receipt:
         return work.finish_table(answer_asked(work, evaluation, work.table(evaluation.asked)), evaluation.answers)
@@ -134,7 +134,7 @@ def make_answering(evaluation: Evaluation) -> Step:
 
 
 def answer_asked(work: Work, evaluation: Evaluation, asked: pa.Table) -> pa.Table:
-    """Return questions (rows of `asked`) with what was said to each (rows of `answers`)."""
+    """Return the answers (rows of `answers`) to questions (rows of `asked`)."""
     if sends_nothing(work):
         return answer_at_once(work, evaluation, asked)
     answered = hold_dialogues(work, evaluation, rows_from_arrow(evaluation.asked, asked))
@@ -143,7 +143,7 @@ def answer_asked(work: Work, evaluation: Evaluation, asked: pa.Table) -> pa.Tabl
 
 
 def make_judging(evaluation: Evaluation) -> Step:
-    """Return the step that has answers judged; TypeError for an evaluation without a judge."""
+    """Return the step that judges answers; TypeError for an evaluation without a judge."""
     judging = evaluation.judging
     if judging is None:
         raise TypeError(f"{evaluation.name} has no judge")
@@ -155,7 +155,7 @@ def make_judging(evaluation: Evaluation) -> Step:
 
 
 def make_scoring(evaluation: Evaluation) -> Step:
-    """Return the step that gives each answer, judged where the evaluation has a judge, its scores."""
+    """Return the step that scores answers, which are judged if the evaluation has a judge."""
 
     def score(work: Work) -> Receipt:
         answers = work.table(evaluation.judging.row if evaluation.judging else evaluation.answers)
@@ -167,7 +167,7 @@ def make_scoring(evaluation: Evaluation) -> Step:
 
 
 def make_flow(evaluation: Evaluation, leave: Leave) -> Flow[..., BuildReport]:
-    """Return the flow of an evaluation whose steps are those of this module; `leave`: shows what it made."""
+    """Return the flow of an evaluation, made of this module's steps; `leave` presents the results."""
     ask, answer = make_asking(evaluation), make_answering(evaluation)
     judge = make_judging(evaluation) if evaluation.judging else None
     score = make_scoring(evaluation) if evaluation.score is not keep_answers else None

@@ -1,4 +1,4 @@
-"""What a release tells beside its rows: rejects, review, prompts, and what is known of the build by readers and evaluations."""
+"""Attachments of a release: its build's rejects, review decisions, prompts, audit figures, judge cards, evaluations."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -25,23 +25,23 @@ from factmill.tasks.storage.warehouse import Connection, open_warehouse, read_re
 
 _METRICS = "evaluation_metrics"
 _NO_TEXTS = {"detail": "", "context": "", "proposed": [], "edited": [], "note": ""}
-"""Of a review item whose texts would tell what is held out."""
+"""Empty texts for a review item whose own texts would reveal held-out answers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Beside:
-    """What stands in the warehouse about a build, beside its tables."""
+    """Data of the warehouse about a build, apart from its tables."""
 
     rejects: pa.Table
     """stage, id, reason, detail."""
     licences: Sequence[str]
-    """Those that rejected rows name as theirs."""
+    """Licences of the rejected rows."""
     evaluations: tuple[Measured, ...]
     judge_cards: tuple[JudgeCard, ...]
     audit: tuple[AuditFigure, ...]
 
     def withhold(self, choices: Choices, held_out: Collection[str]) -> tuple[pa.Table, tuple[LeftOut, ...]]:
-        """Return the rejects, without their sentences where these may quote what is left out, and what was so left out."""
+        """Return the rejects, without detail texts if these may quote what is left out, and the omission so made."""
         why = _tell_withheld(choices, held_out, self.licences)
         if not why:
             return self.rejects, ()
@@ -52,7 +52,7 @@ class Beside:
 
 
 def read_beside(warehouse: Path, benchmark: Benchmark, build: BuildRecord) -> Beside:
-    """Return what stands in the warehouse about a build."""
+    """Load the data of the warehouse about a build."""
     builds = list_builds(warehouse)
     with open_warehouse(warehouse) as db:
         evaluations = tuple(_find_evaluations(db, builds, build))
@@ -66,9 +66,9 @@ def read_beside(warehouse: Path, benchmark: Benchmark, build: BuildRecord) -> Be
 
 
 def choose_shown(release: Release, answered: frozenset[str]) -> Shown:
-    """Return what of the build the release's page may tell: rows that the release holds, and nothing that it leaves out.
+    """Return what the report page of a release may show: the rows of the release, and nothing that it leaves out.
 
-    `answered`: ids of the rows whose answers it holds.
+    `answered`: ids of the rows whose answers the release contains.
     """
     tables = {*release.forms.configs[0].splits.values()}
     splits = [split for config in release.configs for split in config.splits if split.table in tables]
@@ -84,7 +84,7 @@ def choose_shown(release: Release, answered: frozenset[str]) -> Shown:
 
 
 def read_prompts(build: BuildRecord) -> Iterator[PromptText]:
-    """Yield the prompts of the lock with their texts, as far as they are still what was asked."""
+    """Yield the prompts of the build's manifest; with their texts if the files are unchanged since."""
     for name, digest in sorted(build.lock["prompts"].items()):
         path = find_asset("prompts", f"{name}.md")
         data = path.read_bytes() if path else b""
@@ -94,14 +94,14 @@ def read_prompts(build: BuildRecord) -> Iterator[PromptText]:
 def read_decisions(
     tables: Mapping[str, pa.Table], benchmark: Benchmark, held_out: Collection[str]
 ) -> Iterator[ReviewItem]:
-    """Yield the review queue; without its texts where these would tell answers that are held out."""
+    """Yield the items of the review queue; without texts if these would reveal held-out answers."""
     name = f"{benchmark.name}_review"
     for row in tables[name].to_pylist() if name in tables else ():
         yield ReviewItem.model_validate(row | (_NO_TEXTS if name in held_out else {}))
 
 
 def _list_licences(db: Connection, build_id: str) -> list[str]:
-    """Return the licences that rejected rows name as theirs."""
+    """Load the licences of the build's rejected rows."""
     query = (
         'SELECT DISTINCT regexp_extract(row, \'"licence": ?"([^"]*)"\', 1) AS licence FROM rejects WHERE build_id = ?'
     )
@@ -109,7 +109,7 @@ def _list_licences(db: Connection, build_id: str) -> list[str]:
 
 
 def _tell_withheld(choices: Choices, held_out: Collection[str], under: Sequence[str]) -> str:
-    """Return why the sentences of rejects, which quote rows at times, are left out; empty where they are not."""
+    """Return why the detail texts of rejects, which may quote rows, are left out; empty if they are not."""
     if held_out:
         return "they may tell answers of the test part"
     if choices.without or find_refused(under, choices.allowed):
@@ -118,7 +118,7 @@ def _tell_withheld(choices: Choices, held_out: Collection[str], under: Sequence[
 
 
 def _find_evaluations(db: Connection, builds: Sequence[BuildRecord], build: BuildRecord) -> Iterator[Measured]:
-    """Yield the evaluations on rows like this build's, oldest first."""
+    """Yield the evaluations on builds with this build's content, oldest first."""
     for each in builds:
         if each.lock["params"].get("source_digest") == build.content_digest and _METRICS in published_names(
             db, each.build_id
@@ -127,7 +127,7 @@ def _find_evaluations(db: Connection, builds: Sequence[BuildRecord], build: Buil
 
 
 def _find_cards(db: Connection, benchmark: str, evaluations: Sequence[Measured]) -> Iterator[JudgeCard]:
-    """Yield the cards of the judges of evaluations."""
+    """Yield the judge cards of the judges of these evaluations."""
     for judge in dict.fromkeys(each.record.report["facts"].get("judge") for each in evaluations):
         if judge:
             yield from find_cards(db, benchmark, judge)

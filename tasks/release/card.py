@@ -1,4 +1,4 @@
-"""README.md and CITATION.cff of a release: the dataset card, and how the build and its paper are cited."""
+"""README.md and CITATION.cff of a release: the dataset card, and the citation of the build and its paper."""
 
 import json
 from collections import Counter
@@ -27,10 +27,10 @@ from factmill.tasks.reports.texts import (
 
 _SIZES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (1_000_000, "100K<n<1M"))
 _LONG = 600
-"""Characters of a value in an example row; the rest is in the data."""
+"""Maximum characters of a text in an example row."""
 _MOST_EXAMPLES = 2
 _MOST_ENDS = 6
-"""Figures in the table at the card's beginning."""
+"""Maximum figures of models in the table at the start of the card."""
 
 
 def render_card(release: Release) -> str:
@@ -41,7 +41,7 @@ def render_card(release: Release) -> str:
 
 
 def describe_head(release: Release) -> dict[str, Any]:
-    """Return the head of the card: licence, languages, configs with their files, columns and sizes."""
+    """Return the YAML metadata of the card: licence, languages, configs with their files, columns and sizes."""
     size = next((name for most, name in _SIZES if release.rows < most), "n>1M")
     hub = list(dict.fromkeys(licence.hub_id for licence in release.licences))
     return {
@@ -62,7 +62,7 @@ def describe_head(release: Release) -> dict[str, Any]:
 
 
 def list_features(schema: pa.Schema) -> list[dict[str, Any]]:
-    """Return columns and types as the head of a card has them."""
+    """Return columns and types in the format of a dataset card's metadata."""
     return [{"name": field.name, **_describe_type(field.type)} for field in schema]
 
 
@@ -76,7 +76,7 @@ def _describe_type(kind: pa.DataType) -> dict[str, Any]:
 
 
 def _describe_config(config: Config) -> dict[str, Any]:
-    # `datasets` expects those that it then finds rows of
+    # `datasets` expects only splits that have rows
     filled = [split for split in config.splits if split.rows.num_rows]
     sizes = {split.name: sum(file.size for file in split.files if file.format == "parquet") for split in filled}
     return {
@@ -130,7 +130,7 @@ def _fill(release: Release) -> str:
 
 
 def count_parts(release: Release) -> list[tuple[str, int]]:
-    """Return the parts that rows of the main table fall into, with their rows, by name."""
+    """Return (part, number of rows) for the parts that the main table's rows fall into, sorted by name."""
     tables = {*release.forms.configs[0].splits.values()}
     counts: Counter[str] = Counter()
     for config in release.configs:
@@ -143,7 +143,7 @@ def count_parts(release: Release) -> list[tuple[str, int]]:
 
 
 def group_alike(configs: Sequence[Config]) -> list[tuple[list[str], Config]]:
-    """Return the configs, those of one table together, since they have the same columns: their names, and one of them."""
+    """Group configs of the same tables, which share their columns: the names of each group, and one of its configs."""
     groups: dict[tuple[str, ...], tuple[list[str], Config]] = {}
     for config in configs:
         groups.setdefault(tuple(split.table for split in config.splits), ([], config))[0].append(config.name)
@@ -151,8 +151,7 @@ def group_alike(configs: Sequence[Config]) -> list[tuple[list[str], Config]]:
 
 
 def list_ends(release: Release) -> list[tuple[str, float]]:
-    """Return what models came to by the headline metric: model, with the setting where there are several, and value; the
-    lowest first."""
+    """Return the models' values of the headline metric, lowest first: model (with setting if several), value."""
     found = [each for each in list_metrics(release) if each.metric == release.forms.card.headline]
     several = len({each.setting for each in found}) > 1
     named = {
@@ -164,7 +163,7 @@ def list_ends(release: Release) -> list[tuple[str, float]]:
 
 
 def find_beside(release: Release) -> Beside:
-    """Return figures of the build beside the paper's."""
+    """Return figures of the build together with the paper's."""
     if release.shape:
         return {name.replace("_", " "): (each["here"], each["paper"]) for name, each in release.shape.items()}
     try:
@@ -177,7 +176,7 @@ def find_beside(release: Release) -> Beside:
 
 
 def list_metrics(release: Release) -> list[EvaluationMetric]:
-    """Return what models came to on this build as a whole, without metrics that nothing could be said of."""
+    """Return the models' metrics over the whole build, without groups and without missing values."""
     every = [metric for measured in release.evaluations for metric in measured.metrics]
     return [metric for metric in every if not metric.group_by and metric.value is not None]
 
@@ -188,7 +187,7 @@ def _title_rows(release: Release) -> str:
 
 
 def _tell_splits(config: Config) -> dict[str, str]:
-    """Return column → in which splits it is, where that is not all."""
+    """Return column → note on the splits that have it, for columns that some split lacks."""
     told = {}
     for column in config.docs:
         having = [split.name for split in config.splits if column in (*split.own_columns, CANARY)]
@@ -202,7 +201,7 @@ def _format_example(row: Mapping[str, Any]) -> str:
 
 
 def _shorten(value: Any) -> Any:
-    """Return a value of an example with long texts and lists cut, so that a row is read at a glance."""
+    """Return a value of an example row with long texts and lists truncated."""
     if isinstance(value, str):
         return value if len(value) <= _LONG else f"{value[:_LONG]} […]"
     if isinstance(value, Sequence):
@@ -229,7 +228,7 @@ def _format_figure(value: Any) -> Markup:
 
 
 def _format_cell(told: str) -> Markup:
-    """Return a description of ours, which is Markdown, as it stands in a cell of a table."""
+    """Escape a trusted Markdown description for a table cell."""
     return Markup(" ".join(told.split()).replace("|", "\\|").replace("<", "&lt;"))
 
 
@@ -256,7 +255,7 @@ def _format_paper(name: str, paper: Paper) -> str:
 
 
 _SPDX = frozenset(LICENCES) - {NONE_STATED, "CC-BY"}
-"""Ids that the format knows."""
+"""Licence ids that CITATION.cff allows (SPDX)."""
 _HOME = "https://github.com/factmill/factmill"
 
 

@@ -1,4 +1,4 @@
-"""What a release holds: card, Croissant, tables and licences are all made of it (`reading.py` reads it)."""
+"""Contents of a release (`read_release`), from which card, Croissant metadata, tables and licences are made."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,22 +20,22 @@ from factmill.tasks.storage.builds import BuildRecord
 
 @dataclass(frozen=True, slots=True)
 class Choices:
-    """What a release is asked for."""
+    """The publisher's options for a release."""
 
     without: tuple[str, ...] = ()
-    """Sources and licences whose rows are left out."""
+    """Sources and licences whose rows are excluded."""
     allowed: tuple[str, ...] = ()
-    """Licences that would be refused, and that the publisher may hand rows on under."""
+    """Licences that are refused by default, but that the publisher may redistribute rows under."""
     with_answers: bool = False
-    """The answers of a test part too."""
+    """Include the hidden answers of a test part."""
 
 
 @dataclass(frozen=True, slots=True)
 class DataFile:
-    """A file with rows."""
+    """A data file of a release."""
 
     path: str
-    """Below the release's folder, with slashes."""
+    """Path below the release's folder, with slashes."""
     format: str
     """parquet, jsonl or csv."""
     size: int
@@ -49,24 +49,24 @@ class Split:
 
     name: str
     table: str
-    """Published table that they are from."""
+    """Published table with these rows."""
     own_columns: tuple[str, ...]
-    """Columns of that table; the others are null here, and other splits' alone."""
+    """Columns of that table; the config's other columns are null in this split."""
     rows: pa.Table
-    """Sorted by id, with the config's columns; the canary is the last."""
+    """Sorted by id, with the config's columns; the canary is the last column."""
     files: tuple[DataFile, ...] = ()
-    """Once they are written."""
+    """Empty until they are written."""
 
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """One config: what `load_dataset(DIR, name)` gives."""
+    """One config: what `load_dataset(DIR, name)` returns."""
 
     name: str
     title: str
     splits: tuple[Split, ...]
     docs: Mapping[str, str]
-    """Column → what it means, in the columns' order."""
+    """Column → description, in the columns' order."""
 
     @property
     def schema(self) -> pa.Schema:
@@ -76,13 +76,13 @@ class Config:
 
 @dataclass(frozen=True, slots=True)
 class SourceLine:
-    """A source of rows under one licence."""
+    """Number of rows of one source under one licence."""
 
     source: str
     licence: str
-    """Or several, joined by AND, where rows of several sources were united."""
+    """Several are joined by AND, where rows of several sources were merged."""
     rows: int
-    """Of the main table."""
+    """Rows of the main table."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,18 +97,18 @@ class LeftOut:
 
 @dataclass(frozen=True, slots=True)
 class PromptText:
-    """A prompt that the build's models were asked with."""
+    """A prompt that the build used."""
 
     id: str
     digest: str
-    """SHA-256 of its file, as the lock has it."""
+    """SHA-256 of its file, from the build's manifest."""
     text: str | None
-    """The file; None where it has changed since, so that what was asked is not at hand."""
+    """Content of the file; None if the file has changed since, so that the text used is not available."""
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """An evaluation on this build."""
+    """An evaluation on the released build."""
 
     record: BuildRecord
     metrics: Sequence[EvaluationMetric]
@@ -116,30 +116,30 @@ class Measured:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Release:
-    """A release, as all that is written of it knows it."""
+    """All contents of a release, from which its files are written."""
 
     benchmark: Benchmark
     forms: ReleaseForms
     build: BuildRecord
     configs: tuple[Config, ...]
-    """The first is the default one."""
+    """The first is the default config."""
     sources: tuple[SourceLine, ...]
     licences: tuple[Licence, ...]
-    """Of the release as a whole."""
+    """Licences of the release as a whole."""
     pages: Mapping[Page, int]
-    """Page → rows that carry its text or facts, by title."""
+    """Page → number of rows that carry its text or facts, sorted by title."""
     pages_licence: Licence
-    """Of the texts of these pages."""
+    """Licence of these pages' texts."""
     is_own_world: bool
-    """True where these pages are factmill's own, of the embedded world, and are no pages of Wikipedia."""
+    """True if these pages belong to factmill's embedded world and are no pages of Wikipedia."""
     left_out: tuple[LeftOut, ...]
     prompts: tuple[PromptText, ...]
     tables: Mapping[str, ReleasedTable]
-    """Table → rows and digest of what the release has of it; where it leaves nothing out, of all tables of the build."""
+    """Table → row count and digest in the release; if the release is complete, for all tables of the build."""
     examples: tuple[Mapping[str, Any], ...]
-    """Rows of the default config's first split, drawn by a fixed seed; without the canary."""
+    """Rows of the default config's first split, drawn with a fixed seed; without the canary."""
     decisions: tuple[ReviewItem, ...]
-    """The review queue with what was decided; texts are empty where they would tell answers that are held out."""
+    """Review queue with its decisions; texts are empty where they would reveal held-out answers."""
     rejects: pa.Table
     """stage, id, reason, detail."""
     judge_cards: tuple[JudgeCard, ...]
@@ -149,17 +149,17 @@ class Release:
 
     @property
     def name(self) -> str:
-        """The benchmark's name as people write it."""
+        """Display name of the benchmark."""
         return self.benchmark.title.partition(":")[0]
 
     @property
     def is_own_source(self) -> bool:
-        """True where rows are of the embedded world's own files, written after the pattern of their sources."""
+        """True if the rows come from the embedded world's own files, in the format of the paper's sources."""
         return self.is_own_world and not self.build.origin["flow"].get("source")
 
     @property
     def notice(self) -> str:
-        """What every text says first: rows by scripted replies are no benchmark; empty where nothing is to be said."""
+        """Notice at the start of every text: rows from scripted replies are no benchmark; empty if there are none."""
         return tell_notice(self.build)
 
     @property
@@ -174,14 +174,14 @@ class Release:
 
     @property
     def shape(self) -> Mapping[str, Mapping[str, Any]]:
-        """Figure → `here`, `n` and `paper`."""
+        """Figure of the dataset's shape → `here`, `n` and `paper`."""
         return self.build.report["facts"].get("shape", {})
 
     @property
     def hub_configs(self) -> list[dict[str, Any]]:
-        """The configs as the head of a dataset card has them, so that `datasets` finds splits and files.
+        """The configs as in the metadata of a dataset card, by which `datasets` finds splits and files.
 
-        Splits without rows are left out: `datasets` opens none, nor the config that they stand in.
+        Splits without rows are left out, since `datasets` fails to open them and their config.
         """
         found = []
         for config in self.configs:
@@ -197,6 +197,6 @@ class Release:
 
     @property
     def rows(self) -> int:
-        """Rows of the default config, in all splits; where rows fall into configs by a column, of all of these."""
+        """Number of rows of the default config in all splits; of all configs that a column divides its table into."""
         tables = {*self.forms.configs[0].splits.values()}
         return sum(split.rows.num_rows for config in self.configs for split in config.splits if split.table in tables)

@@ -1,6 +1,6 @@
-"""croissant.json of a release: what programs know of a dataset before they load it (Croissant 1.0, JSON-LD).
+"""croissant.json of a release: machine-readable metadata of the dataset (Croissant 1.0, JSON-LD).
 
-A record set is the rows of one split of one config, read from its Parquet file.
+A record set describes the rows of one split of one config, in its Parquet file.
 """
 
 import json

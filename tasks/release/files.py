@@ -1,9 +1,10 @@
-"""Files of a release: the data files, how each is written, their digests, and the move of a whole draft to its place.
+"""Files of a release: writes the data files and their digests in a draft folder, and moves the complete draft to its
+target.
 
-What an earlier run that was killed left beside it is cleared away first; of two that end at once, one is told so.
+Leftovers of crashed runs are removed first. If two runs finish at the same time, one of them fails with an error.
 
-Parquet has the columns of its config in every split; JSON Lines and CSV have those of the split's own table. Bytes follow
-from the rows alone.
+Parquet files have the columns of their config in every split; JSON Lines and CSV have those of the split's own table.
+The bytes depend on the rows only.
 """
 
 import errno
@@ -30,7 +31,7 @@ from factmill.tasks.storage.shards import parquet_bytes
 
 
 def write_file(path: Path, data: bytes) -> None:
-    """Write a file, and the folder that it lies in where there is none; OutputError where that cannot be done."""
+    """Write a file and create its folder if necessary; OutputError if that fails."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(data)
@@ -39,13 +40,13 @@ def write_file(path: Path, data: bytes) -> None:
 
 
 def list_files(folder: Path) -> list[str]:
-    """Return the files below a folder but the list of digests itself: paths with slashes, sorted."""
+    """List the files below a folder, without the checksum file itself: paths with slashes, sorted."""
     found = (path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
     return sorted(path for path in found if path != SUMS)
 
 
 def make_sums(folder: Path, canary: str) -> bytes:
-    """Return the list of digests, as `sha256sum -c` checks it: a digest and a path a line, a remark before them."""
+    """Return the checksum file for `sha256sum -c`: a comment with the canary, then a digest and a path per line."""
     lines = [f"# {canary}\n", *(f"{_digest(folder / path)}  {path}\n" for path in list_files(folder))]
     return "".join(lines).encode("utf-8")
 
@@ -56,7 +57,7 @@ def _digest(path: Path) -> str:
 
 
 def write_data(release: Release, folder: Path) -> Release:
-    """Write the rows of every split below a folder, and return the release with the files' names and digests."""
+    """Write the data files of every split below a folder; return the release with their paths and digests."""
     told = describe_tables(release)
     configs = [
         replace(
@@ -71,7 +72,7 @@ def write_data(release: Release, folder: Path) -> Release:
 
 
 def describe_tables(release: Release) -> dict[str, str]:
-    """Return what each Parquet file says of itself beside its rows."""
+    """Return the metadata of each Parquet file: build, licence, canary and notice."""
     told = {
         "build": release.build.build_id,
         "licence": " AND ".join(licence.id for licence in release.licences),
@@ -100,7 +101,7 @@ def _write_split(
 
 
 def make_rejects(release: Release) -> bytes:
-    """Return the rejects as Parquet."""
+    """Return the rejects as the bytes of a Parquet file."""
     rows = release.rejects
     canary = pa.array([release.forms.canary_line] * rows.num_rows, pa.string())
     return parquet_bytes(rows.append_column(CANARY, canary), describe_tables(release))
@@ -111,9 +112,9 @@ _LEFT = re.compile(r"\.(?P<name>.+)\.(?P<process>\d+)\.(?P<kind>draft|old)")
 
 @contextmanager
 def open_draft(place: Path, force: bool) -> Iterator[Path]:
-    """Yield an empty folder that becomes `place` at the end, or goes on an error; `force` replaces a release.
+    """Yield an empty draft folder that is renamed to `place` at the end, or removed on an error.
 
-    OutputError where `place` cannot be written, is no release of ours, or is one and `force` is not given.
+    OutputError if `place` cannot be written, holds anything but a release, or holds a release and `force` is false.
     """
     place = absolute_path(place)
     try:
@@ -143,7 +144,7 @@ def _require_free(place: Path, force: bool) -> None:
     if not force:
         raise OutputError(f"{place}: a release lies there; replace it with --force, or name another folder with --to")
     try:
-        with suppress(OldBuild):  # its files are whole; what they hold is to be replaced
+        with suppress(OldBuild):  # its files are intact, and about to be replaced
             open_release(place)
     except SourceError as error:
         raise OutputError(
@@ -153,11 +154,11 @@ def _require_free(place: Path, force: bool) -> None:
 
 
 def _move(draft: Path, place: Path, force: bool) -> None:
-    """Give the draft the name of its place."""
+    """Rename the draft to its target, replacing a release there if `force` is given."""
     old = place.with_name(f".{place.name}.{os.getpid()}.old")
     try:
         if force and is_release(place):
-            _require_free(place, force)  # once more: files may have been put there while the draft was written
+            _require_free(place, force)  # again: files may have appeared there while the draft was written
             place.rename(old)
         draft.rename(place)
     except OSError as error:
@@ -172,7 +173,7 @@ def _move(draft: Path, place: Path, force: bool) -> None:
 
 
 def _clear_old(old: Path, place: Path) -> None:
-    """Remove the release that another replaced. Hidden files at its top are the user's (.git) and move into the new one."""
+    """Remove a replaced release; move the user's hidden files at its top level (.git) into the new one."""
     for hidden in old.glob(".*"):
         if not os.path.lexists(place / hidden.name):
             hidden.rename(place / hidden.name)
@@ -180,7 +181,7 @@ def _clear_old(old: Path, place: Path) -> None:
 
 
 def _tidy(place: Path) -> None:
-    """Clear away what runs that were killed left beside the place; put back what one of them had just moved away."""
+    """Remove the leftovers of crashed runs next to `place`; restore a release that such a run had just moved away."""
     for left in sorted(place.parent.iterdir()):
         found = _LEFT.fullmatch(left.name)
         if not found or found["name"] != place.name or not is_left_by(found["process"]):

@@ -1,4 +1,4 @@
-"""Tables of licences and attribution: what CC BY-SA asks for, source by source and page by page."""
+"""Tables of licences (per source) and of attribution (per page), as CC BY-SA requires."""
 
 import csv
 import io
@@ -17,12 +17,12 @@ _OWN_ROWS = "written for factmill's embedded world, in the forms that the paper'
 
 
 def render_licences(release: Release) -> str:
-    """Return the table of licences: a line a source and licence, with the rows under it."""
+    """Return LICENSES.csv: a line per source and licence, with the number of rows under it."""
     return _write(_LICENCE_COLUMNS, _list_licences(release), release)
 
 
 def render_attribution(release: Release) -> str:
-    """Return the table of pages of Wikipedia whose text or facts rows carry: title, revision, address, licence."""
+    """Return ATTRIBUTION.csv: the Wikipedia pages whose text or facts rows carry; title, revision, URL, licence."""
     licence = release.pages_licence
     return _write(
         _PAGE_COLUMNS,

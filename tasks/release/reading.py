@@ -1,6 +1,6 @@
-"""How a release is read from the warehouse: rows, what is left out of them, and all that stands with them.
+"""Assembly of a release from the warehouse: its rows, what is left out of them, and its attachments.
 
-A changelog says nothing of rows that the release leaves out, nor of those that a release of the earlier build would
+A changelog omits rows that the release leaves out, and rows that a release of the earlier build would leave out
 (`withhold_changes`).
 """
 
@@ -54,10 +54,10 @@ _OF_REVIEW = Belonging(column="row_id")
 def read_release(
     warehouse: Path, benchmark: Benchmark, forms: ReleaseForms, build: BuildRecord, choices: Choices
 ) -> Release:
-    """Return what a release of a build holds.
+    """Assemble the release of a build.
 
-    UsageError for names to be left out that there are not, and for licences that refuse it; WarehouseError when a table
-    is not what was published; OldBuild when the build lacks one.
+    UsageError for unknown names to exclude and for licences that forbid it; WarehouseError if a table differs from what
+    was published; OldBuild if the build lacks a table.
     """
     held_out = () if choices.with_answers else benchmark.held_out
     with open_warehouse(warehouse) as db:
@@ -106,7 +106,7 @@ def read_release(
 
 
 def tell_sources(main: pa.Table, forms: ReleaseForms, build: BuildRecord) -> list[Told]:
-    """Return source and licence of each row of the main table."""
+    """Return the source and licence of each row of the main table."""
     lock, origin = build.lock, build.origin
     return [
         (
@@ -118,7 +118,7 @@ def tell_sources(main: pa.Table, forms: ReleaseForms, build: BuildRecord) -> lis
 
 
 def refuse_rows(told: Sequence[Told], keep: Sequence[bool], choices: Choices, build: BuildRecord) -> None:
-    """UsageError where rows that stay are under licences that refuse it, for names that are none, and where no row stays."""
+    """UsageError for unknown names to exclude, if remaining rows are under a refused licence, and if no row remains."""
     known = {source for source, _ in told} | {part for _, licence in told for part in split_licences(licence)}
     if wrong := [name for name in choices.without if name not in known]:
         raise UsageError(
@@ -146,7 +146,7 @@ def refuse_rows(told: Sequence[Told], keep: Sequence[bool], choices: Choices, bu
 def _filter_tables(
     tables: Mapping[str, pa.Table], benchmark: Benchmark, forms: ReleaseForms, keep: Sequence[bool]
 ) -> Iterator[tuple[str, pa.Table]]:
-    """Yield the tables without what belongs to rows that go."""
+    """Yield the tables without excluded rows and what belongs only to them."""
     kept, gone = divide_table(tables[benchmark.main_table], keep)
     ties = {table: each.belongs for each in forms.configs for table in each.splits.values()}
     for name, table in tables.items():
@@ -160,7 +160,7 @@ def _filter_tables(
 def _make_configs(
     forms: ConfigForms, tables: Mapping[str, pa.Table], benchmark: Benchmark, canary: str
 ) -> Iterator[Config]:
-    """Yield the config, or those that its rows fall into; OldBuild for a table that the build lacks."""
+    """Yield the config, or one config per value of `forms.by`; OldBuild for a table that the build lacks."""
     if lacking := [table for table in forms.splits.values() if table not in tables]:
         raise OldBuild(
             f"this build has no table {lacking[0]}: an earlier factmill made it; make it again with the same command: recorded "
@@ -196,7 +196,7 @@ def _make_configs(
 
 
 def _count_pages(table: pa.Table, forms: ReleaseForms, wiki: str) -> dict[Page, int]:
-    """Return the pages that rows carry text or facts of, by title, each with its rows."""
+    """Return page → number of rows that carry its text or facts, sorted by title."""
     counted = Counter(page for row in table.to_pylist() for page in {*forms.pages(row, wiki)})
     return dict(sorted(counted.items(), key=lambda each: (each[0].title, each[0].revision, each[0].url)))
 
@@ -220,8 +220,8 @@ def _draw_examples(configs: Sequence[Config]) -> tuple[Mapping[str, Any], ...]:
 
 
 def withhold_changes(warehouse: Path, release: Release, earlier: BuildRecord, diff: Diff) -> tuple[Diff, list[str]]:
-    """Return what changed since an earlier build (`diff`) without the rows that a release of either leaves out, and the sources
-    and licences of these."""
+    """Return `diff`, the changes since an earlier build, without rows that a release of either build leaves out; and
+    the sources and licences of these rows."""
     kept: list[frozenset[str]] = []
     names: dict[str, None] = {}
     for build in (earlier, release.build):
@@ -243,7 +243,7 @@ def withhold_changes(warehouse: Path, release: Release, earlier: BuildRecord, di
         if (row.kind == "added" or row.id_before in before) and (row.kind == "removed" or row.id in after)
     ]
     same = len(after) - sum(row.kind != "removed" for row in rows)
-    # of tables beside, and of rows that were made anew, the numbers of the whole builds alone are known
+    # for companion tables and remade rows, only the numbers of the complete builds are known
     of_release = replace(
         diff,
         before=replace(diff.before, rows=len(before)),

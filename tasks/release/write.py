@@ -1,4 +1,4 @@
-"""A release as a folder: written whole beside its place, then moved there; its files by name, each with what makes it."""
+"""Writing of a release folder: a renderer for each file, written in a draft folder that is then moved to its target."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -26,29 +26,29 @@ RENDERERS: Mapping[str, Callable[[Release], str]] = {
     LOCK: lambda release: _dump(describe_build(release)),
     INDEX: lambda release: _dump(describe_files(release)),
 }
-"""File of the folder → what makes its text, UTF-8; digests of data files are known by then (`Split.files`)."""
+"""File name → renderer of its text (UTF-8), called when the data files are written (`Split.files`)."""
 PAGE = "report.html"
-"""The report page of the build, as far as the release holds what it tells."""
+"""The build's report page, restricted to contents of the release."""
 _WITHHELD = ("detail", "context", "proposed", "edited", "note")
 
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """A release that lies in its place."""
+    """A release that was written to its folder."""
 
     folder: Path
     files: list[str]
-    """Below the folder, with slashes, sorted; the list of digests is the last."""
+    """Paths below the folder, with slashes, sorted; the checksum file is last."""
     release: Release
 
 
 def write_release(
     release: Release, folder: Path, *, force: bool = False, more: Callable[[Path], object] = lambda _: None
 ) -> Written:
-    """Write a release and return what lies there; `more` writes further files below the folder that it is given.
+    """Write a release to a folder; `more` writes further files below the draft folder that it receives.
 
-    OutputError where the folder is there and is no release, or is one and `force` is not given, and where a file cannot
-    be written. What is there stays as it is until the whole release is written.
+    OutputError if the folder exists and is no release, or is one and `force` is false, or if a file cannot be written.
+    Existing contents stay untouched until the whole release is written.
     """
     with open_draft(folder, force) as draft:
         release = write_data(release, draft)
@@ -62,8 +62,7 @@ def write_release(
 
 
 def describe_build(release: Release) -> dict[str, Any]:
-    """Return the build with its lock; the decisions of its review are without texts where these tell hidden answers, or rows
-    that are left out."""
+    """Return the build and its manifest as JSON; review decisions lose texts on hidden or excluded rows."""
     build, lock = release.build, dict(release.build.lock)
     reviewing = lock["params"].get("reviewing")
     leaves_out = release.choices.without or any(each.what.endswith("_review") for each in release.left_out)
@@ -90,7 +89,7 @@ def describe_build(release: Release) -> dict[str, Any]:
 
 
 def describe_files(release: Release) -> dict[str, Any]:
-    """Return what the folder holds, for programs: configs, splits and files, and which published table each is of."""
+    """Return the machine-readable index of the folder: configs, splits with their published tables, files."""
     return {
         "factmill_release": FORM,
         "notice": release.notice,

@@ -1,8 +1,8 @@
-"""What a benchmark is to Inspect AI: our questions and turns, its models; our reading, judging and metrics.
+"""Adapter to Inspect AI: factmill's questions, dialogues, parsing, judging and metrics, with Inspect's models.
 
-A sample is a question in a setting. Its score keeps the whole row of the answer, and metrics are measured on these rows by
-the same functions as in `factmill evaluate`, so the same answers give the same figures, to the last digit. A sample that
-ended with an error is unscored, and counted as such.
+A sample is a question in a setting. Its score stores the whole row of the answer, and metrics are computed from these
+rows by the functions of `factmill evaluate`, so the same answers give identical figures. A sample that ends with an
+error is unscored, and counts as such.
 """
 
 import json
@@ -39,14 +39,14 @@ from factmill.tasks.evaluation.answering import Judged, Judging, read_given
 from factmill.tasks.evaluation.offline import Session
 
 ANSWER = "factmill_answer"
-"""Under which a sample's store has the row of the answer."""
+"""Key of the answer's row in a sample's store."""
 _FINISH = {"max_tokens": "length", "model_length": "length"}
-"""Inspect's reasons to stop → ours."""
+"""Inspect's stop reason → factmill's finish reason."""
 _MESSAGES = {"system": ChatMessageSystem, "user": ChatMessageUser, "assistant": ChatMessageAssistant}
 
 
 def list_samples(session: Session) -> list[Sample]:
-    """Return the questions of a session; the target is the gold answer."""
+    """Return the questions of a session as samples; the target is the gold answer."""
     say_gold = session.evaluation.oracle(session.rows)
     asked = rows_from_arrow(session.evaluation.asked, session.list_questions())
     return [
@@ -61,9 +61,9 @@ def list_samples(session: Session) -> list[Sample]:
 
 
 async def hold(session: Session, state: TaskState, max_tokens: int | None) -> TaskState:
-    """Put a sample's question to the model as its setting has it, and keep what it said.
+    """Run the dialogue of a sample's question with Inspect's model, and store the answer.
 
-    `max_tokens`: room of a reply; None: what the prompt says.
+    `max_tokens`: limit per completion; None: the prompt's own.
     """
     asked = _read_asked(session, state)
     dialogue = session.evaluation.start(asked, session.inputs.params)
@@ -81,7 +81,7 @@ async def hold(session: Session, state: TaskState, max_tokens: int | None) -> Ta
 
 
 async def score_sample(session: Session, state: TaskState, grader: Model | None) -> Score:
-    """Return what a sample's answer is worth; `grader`: who judges; None: the program `exact`."""
+    """Score a sample's answer; `grader`: the judge model; None: the program `exact`."""
     answer = _read_answer(session, state)
     judging = session.evaluation.judging
     if judging is None or grader is None:
@@ -93,7 +93,7 @@ async def score_sample(session: Session, state: TaskState, grader: Model | None)
     (row,) = scored.to_pylist()
     (item,) = session.evaluation.items(scored)
     return Score(
-        # not a bare NaN, which would keep it from metrics that count what is unscored
+        # not a bare NaN, which Inspect would drop from metrics that count unscored samples
         value={"score": math.nan if item.score is None else float(item.score)},
         answer=answer.answer_read,
         explanation="; ".join(filter(None, (item.verdict, row["detail"]))),
@@ -103,9 +103,9 @@ async def score_sample(session: Session, state: TaskState, grader: Model | None)
 
 
 def list_values(session: Session, scores: Sequence[SampleScore], group_by: Sequence[str]) -> dict[str, float]:
-    """Return the metrics of samples, overall and by group: each value with its n, what is unscored and its interval.
+    """Compute the metrics of samples, overall and by group: each value with n, number of unscored and interval.
 
-    A name is `metric`, `metric/group_by/group`, with the setting before it where there are several.
+    A name is `metric` or `metric/group_by/group`, prefixed with the setting if there are several.
     """
     rows = [score.score.metadata["row"] for score in scores if score.score.metadata]
     if not rows:
@@ -139,7 +139,7 @@ def _make_row(session: Session, state: TaskState, asked: Asked, given: Given) ->
 
 
 def _read_answer(session: Session, state: TaskState) -> Answer:
-    """Return the row of the answer to a sample: of our turns, or of the end of another solver's."""
+    """Return the row of a sample's answer: stored by our dialogue, or made of the last output of another solver."""
     if told := state.store.get(ANSWER):
         return session.evaluation.answers.model_validate(told)
     given = Given(unscored="model_failed", detail="the sample ended before the model had answered")
@@ -185,7 +185,7 @@ def _read_finish(output: ModelOutput) -> str:
 
 
 async def _ask_judge(grader: Model, answer: Answer, judging: Judging[Any, Any, Any]) -> Judged[Any]:
-    """Ask a model for its verdict, once more where it cannot be read, as in our own evaluations."""
+    """Ask a model for its verdict, and once more if it cannot be parsed, as `factmill evaluate` does."""
     ask = judging.fill(answer)
     for _ in range(2):
         output = await grader.generate(_list_messages(ask), config=_configure(ask, None))

@@ -1,8 +1,8 @@
-"""Task folders for lm-evaluation-harness: a YAML file a setting, its questions, and a module that scores as factmill does.
+"""Task folders for lm-evaluation-harness: a YAML file and questions per setting, and a module with factmill's scoring.
 
-That harness asks once, so only settings of one prompt and one answer have a task. A prompt's system part is the task's
-description, its demonstrations are few-shot samples: with `--apply_chat_template --fewshot_as_multiturn` a chat model is
-sent the very messages of `factmill evaluate`.
+That harness sends one prompt per question, so only settings of one prompt and one answer have a task. A prompt's system
+part becomes the task's description, its demonstrations become few-shot samples: with `--apply_chat_template
+--fewshot_as_multiturn` a chat model receives the same messages as from `factmill evaluate`.
 """
 
 import json
@@ -27,11 +27,11 @@ def $name(items):
     return _value("$name", items)
 """)
 _ENOUGH = 20
-"""Rows that show which metrics a setting has."""
+"""Number of rows that are scored to find out which metrics a setting has."""
 
 
 class _Function(str):
-    """Name of a function beside the YAML file."""
+    """Name of a function in a module next to the YAML file."""
 
 
 class _Dumper(yaml.SafeDumper):
@@ -42,9 +42,9 @@ _Dumper.add_representer(_Function, lambda dumper, name: dumper.represent_scalar(
 
 
 def write_tasks(session: Session, folder: Path, made_of: str, canary: str = "") -> list[Path]:
-    """Write the task folder of a benchmark, with all settings of the session that one prompt makes up; return its files.
+    """Write a benchmark's task folder, with all settings of the session that need only one prompt; return its files.
 
-    `made_of`: the build's id; `canary`: a text that is to stand in every file. Nothing is written where no setting is so.
+    `made_of`: the build's id; `canary`: a text to put into every file. Without such a setting nothing is written.
     """
     benchmark, say_gold = session.evaluation.of.name, session.evaluation.oracle(session.rows)
     files: dict[str, str] = {}
@@ -79,7 +79,7 @@ def write_tasks(session: Session, folder: Path, made_of: str, canary: str = "") 
 
 
 def _list_prompts(session: Session) -> dict[str, list[tuple[Asked, Ask]]]:
-    """Return setting → its questions with their prompts, for settings of one prompt and one answer."""
+    """Return setting → questions with their prompts, for settings of one prompt and one answer."""
     found: dict[str, list[tuple[Asked, Ask]]] = {}
     for asked in rows_from_arrow(session.evaluation.asked, session.list_questions()):
         if ask := _find_only_prompt(session, asked):

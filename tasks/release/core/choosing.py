@@ -1,6 +1,7 @@
-"""Which rows a release has, how they fall into configs and splits, and the gates that a build has to hold to.
+"""Selection of a release's rows, their division into configs and splits, and the gates that a build must pass.
 
-A row goes when its source or one of its licences is to be left out; rows of side tables that belong to it alone go too.
+A row is dropped if its source or one of its licences is excluded; rows of companion tables that belong only to it go
+too.
 """
 
 import re
@@ -22,18 +23,18 @@ _LONGEST_NAME = 60
 
 
 def pick_rows(told: Sequence[Told], without: Collection[str]) -> list[bool]:
-    """Return which rows stay."""
+    """Return, per row, whether it stays: neither its source nor one of its licences is excluded."""
     return [source not in without and not {*split_licences(licence)} & {*without} for source, licence in told]
 
 
 def divide_table(table: pa.Table, keep: Sequence[bool]) -> tuple[pa.Table, pa.Table]:
-    """Return the rows that stay, and those that go."""
+    """Split a table into the rows to keep and the rows to drop."""
     mask = pa.array(keep, pa.bool_())
     return table.filter(mask), table.filter(pc.invert(mask))
 
 
 def divide_side(table: pa.Table, belongs: Belonging, kept: pa.Table, gone: pa.Table) -> pa.Table:
-    """Return the rows of a side table but those that belong to rows which go, and to none that stays."""
+    """Return the rows of a companion table without those that belong only to dropped rows of the main table."""
     lost = _list_values(gone, belongs.to) - _list_values(kept, belongs.to)
     return table.filter(pa.array([each not in lost for each in table[belongs.column].to_pylist()], pa.bool_()))
 
@@ -44,13 +45,13 @@ def _list_values(table: pa.Table, column: str) -> set[str]:
 
 
 def divide_by(table: pa.Table, column: str, leads: str) -> Iterator[tuple[str, pa.Table]]:
-    """Yield the values of a column, each with its rows: the leading one, then the others by name."""
+    """Yield (value, rows) for each value of a column: `leads` first, then the others sorted."""
     for value in sorted(set(table[column].to_pylist()), key=lambda each: (each != leads, each)):
         yield value, table.filter(pc.equal(table[column], value))
 
 
 def unite_splits(tables: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
-    """Return the splits of one config with the columns of all of them, null where a split's table lacks one."""
+    """Give all splits of one config the same columns, with null where a split's table lacks one."""
     fields: dict[str, pa.Field] = {}
     for table in tables.values():
         for field in table.schema:
@@ -67,43 +68,43 @@ def unite_splits(tables: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
 
 
 def name_folder(value: str) -> str:
-    """Return a value as the name of a config and its folder: letters, digits, - and _ alone; two values never share one."""
+    """Make a unique config and folder name of a value, from letters, digits, - and _ only."""
     plain = _UNSAFE.sub("-", value).strip("-")[:_LONGEST_NAME]
     return plain if plain == value and plain else f"{plain or 'part'}-{digest_bytes(value.encode('utf-8'))[:8]}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gates:
-    """What is asked of a build."""
+    """Conditions that a build must meet to be released."""
 
     rows_within: float
-    """Share by which rows may be more or fewer than in the release before."""
+    """Maximum relative change of the number of rows since the previous release."""
     most_lost: float
-    """Largest share of its rows that a stage may reject."""
+    """Maximum share of its input rows that a stage may reject."""
     judge_card: bool
-    """The judge was held against people."""
+    """Require that the judge was compared with human raters."""
     explained: bool
-    """Of every row that changed since the release before something that is recorded tells why."""
+    """Require a recorded cause for every row that changed since the previous release."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """What is known of a build."""
+    """Facts about a build that the gates check."""
 
     rows: int
     rows_before: int | None
-    """Of the release before; None: there is none."""
+    """Rows of the previous release; None: there is none."""
     stages: Sequence[Mapping[str, Any]]
     """Funnel: stage, rows_in, rejects."""
     judge: str
-    """Empty: nothing is judged."""
+    """Name of the judge model; empty: nothing is judged."""
     judge_cards: int
     unexplained: int | None
-    """Rows that changed without a cause; None: there is no release before, or its build is no longer there."""
+    """Rows that changed without a recorded cause; None: there is no previous release, or its build is gone."""
 
 
 def find_closed(gates: Gates, found: Found) -> list[str]:
-    """Return the gates that are closed, each with what was found and what was expected; none: the build may go out."""
+    """Return the gates that the build fails, each with found and expected value; empty: it may be released."""
     closed = [] if found.rows else ["rows: none is published"]
     before = found.rows_before
     if before is not None and abs(found.rows - before) > gates.rows_within * before:

@@ -1,6 +1,6 @@
-"""Licences of sources: what they are called, and whether rows under them may be handed on.
+"""Licences of sources: their names, and whether rows under them may be redistributed.
 
-A row that several sources were united into has all of their licences, joined by AND; each of them must allow it.
+A row merged from several sources has all of their licences, joined by AND; each of them must allow redistribution.
 """
 
 from collections.abc import Iterable
@@ -13,16 +13,16 @@ _CC = "https://creativecommons.org/licenses"
 
 @dataclass(frozen=True, slots=True)
 class Licence:
-    """A licence that sources have."""
+    """A licence of sources."""
 
     id: str
-    """As rows have it: SPDX's id, where there is one."""
+    """Id in the rows: the SPDX id if there is one."""
     name: str
     url: str
     hub_id: str
-    """As dataset cards on the Hugging Face Hub have it."""
+    """Id in dataset cards of the Hugging Face Hub."""
     why_not: str = ""
-    """Why rows under it are not handed on unless that is allowed; empty where they are."""
+    """Why rows under it are refused unless the publisher allows them; empty: they are released."""
 
 
 _NC = "it forbids commercial use, which whoever loads a release may make of it"
@@ -69,16 +69,16 @@ LICENCES = {
         ),
     )
 }
-"""By id."""
+"""Licence id → licence."""
 
 
 def split_licences(told: str) -> tuple[str, ...]:
-    """Return the licences that a row has together."""
+    """Split the licence text of a row into its licence ids; without any, `NONE_STATED`."""
     return tuple(dict.fromkeys(part.strip() for part in told.split(" AND ") if part.strip())) or (NONE_STATED,)
 
 
 def describe_licence(licence_id: str) -> Licence:
-    """Return a licence by id; what is not in the list is handed on only where that is allowed."""
+    """Return a licence by id; an unknown one is refused unless the publisher allows it."""
     known = LICENCES.get(licence_id)
     if known:
         return known
@@ -88,17 +88,17 @@ def describe_licence(licence_id: str) -> Licence:
 
 
 def find_refused(told: Iterable[str], allowed: Iterable[str]) -> tuple[Licence, ...]:
-    """Return the licences among those of rows under which rows are not handed on, by id; `allowed` ones are left out."""
+    """Return the licences of rows that forbid redistribution, sorted by id, except those `allowed` by the publisher."""
     parts = {part for each in told for part in split_licences(each)} - {*allowed}
     return tuple(found for part in sorted(parts) if (found := describe_licence(part)).why_not)
 
 
 def unite_licences(told: Iterable[str]) -> tuple[Licence, ...]:
-    """Return the licences that a release is under as a whole, by id: all of its rows', but open ones without share-alike
-    where any is share-alike.
+    """Return the licences of a release as a whole, sorted by id: those of its rows, without open ones that are not
+    share-alike if any is share-alike.
 
-    Material under open licences without share-alike may be handed on under a share-alike one. What forbids something, or is
-    not known, goes on to forbid it; the table of licences says what each source has.
+    Material under an open licence without share-alike may be redistributed under a share-alike one. Restrictive and
+    unknown licences always remain; the table of licences lists the licence of each source.
     """
     found = [describe_licence(part) for part in sorted({part for each in told for part in split_licences(each)})]
     left = [each for each in found if "-SA" in each.id or each.why_not]
