@@ -1,4 +1,4 @@
-"""Two builds of a benchmark compared: their locks, rows and recorded calls, and why each row that differs does."""
+"""Compare two builds of a benchmark: manifests, rows and recorded calls, and why each differing row differs."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -30,12 +30,12 @@ from factmill.tasks.storage.warehouse import Connection, open_warehouse, read_js
 
 _SEEN = "diff_seen"
 Wanted = Iterable[tuple[int, str, str]]
-"""(number of the row, before or after, an id under which its calls are filed)."""
+"""(row number, before or after, an id under which the row's calls are filed)."""
 CallsOfRow = tuple[list[SeenCall], list[SeenCall]]
 
 
 def order_stages(db: Connection, sides: Sides) -> dict[str, int]:
-    """Return stage → its place among those of both builds; one that only the earlier has stands behind its forerunner."""
+    """Return stage → position, from 1, over both builds; a stage of the earlier build alone follows its predecessor."""
     before, after = (
         [
             stage
@@ -55,7 +55,7 @@ def order_stages(db: Connection, sides: Sides) -> dict[str, int]:
 def find_differing_calls(
     db: Connection, sides: Sides, wanted: Wanted, stages: Mapping[str, int]
 ) -> dict[int, CallsOfRow]:
-    """Return number of a row → the calls of each build that the other has not with the same question and reply."""
+    """Return row number → the calls of each build that the other lacks with the same request and reply."""
     numbers, names, ids = zip(*wanted, strict=True) if (wanted := list(wanted)) else ((), (), ())
     db.register("diff_wanted", pa.table({"number": numbers, "side": names, "id": pa.array(ids, pa.string())}))
     try:
@@ -84,11 +84,11 @@ def find_differing_calls(
 def find_fates(
     db: Connection, build_id: str, side: Literal["before", "after"], wanted: Sequence[tuple[int, str]]
 ) -> dict[int, tuple[Fate, Any]]:
-    """Return number of a row → what became of it in a build that does not publish it: rejected, or united with another.
+    """Return row number → (what happened to the row in a build that does not publish it, the row as its stage got it).
 
-    Beside it stands the rejected row as its stage received it; None where it was united.
+    The row was rejected or merged into another; a merged row has None as its second entry.
 
-    `wanted`: (number, an id that it may have gone under); rows of which nothing is known were never read.
+    `wanted`: (row number, an id that the row may have had); rows missing in the result were never read.
     """
     numbers, ids = zip(*wanted, strict=True) if wanted else ((), ())
     db.register("diff_wanted", pa.table({"number": numbers, "id": pa.array(ids, pa.string())}))
@@ -129,28 +129,28 @@ def _iterate(table: pa.Table) -> Iterator[dict[str, Any]]:
 
 
 _AT_ONCE = 2000
-"""Rows whose calls are read at once, for the sake of memory."""
+"""Rows whose calls are loaded at once; limits memory."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Changed:
-    """A row that differs, before it is known why."""
+    """A differing row whose causes are not known yet."""
 
     kind: Kind
     row: Mapping[str, Any]
-    """As the later build has it; as the earlier one has it for a removed row."""
+    """From the later build; for a removed row from the earlier one."""
     id_before: str
     ids_before: Sequence[str]
-    """Ids under which the earlier build filed its calls."""
+    """Ids under which the earlier build filed the row's calls."""
     ids_after: Sequence[str]
     columns: tuple[ColumnChange, ...] = ()
     fate: Fate | None = None
     received: Any = None
-    """A rejected row as its stage received it."""
+    """The rejected row as its stage received it."""
 
 
 def require_comparable(before: BuildRecord, after: BuildRecord) -> None:
-    """UsageError unless two builds are of one benchmark."""
+    """Raise UsageError unless both builds are of one benchmark."""
     if before.benchmark != after.benchmark:
         raise UsageError(
             f"{before.build_id} and {after.build_id} are of different benchmarks; two builds of one are compared "
@@ -159,7 +159,7 @@ def require_comparable(before: BuildRecord, after: BuildRecord) -> None:
 
 
 LeftOut = Callable[[Kind, Mapping[str, Any]], str]
-"""A row that only one of two releases has → why the other was made without such rows; empty where it was not."""
+"""A row that only one of two releases has → why the other was made without such rows; empty: it was not."""
 
 
 def compare_builds(
@@ -170,9 +170,9 @@ def compare_builds(
     with_answers: bool = False,
     left_out: LeftOut | None = None,
 ) -> Diff:
-    """Return what changed from one build to another of the same benchmark, each row with its causes.
+    """Return what changed between two builds of one benchmark, each row with its causes.
 
-    `with_answers`: what tables hold back stands in it too. `left_out`: of releases, of which no calls are known.
+    `with_answers`: include held-out tables. `left_out`: given for releases only, which have no calls.
     """
     require_comparable(before, after)
     sides = Sides(before.build_id, after.build_id)
@@ -211,7 +211,7 @@ def _describe(build: BuildRecord) -> Compared:
 def _find_rows(
     db: Connection, benchmark: Benchmark, sides: Sides, new: Sequence[str], with_answers: bool
 ) -> tuple[list[_Changed], int]:
-    """Return the rows that differ, without their causes, and how many differ in marks alone."""
+    """Return the differing rows, without causes, and how many rows differ in provenance columns alone."""
     matching = benchmark.matching
     pairs, remade = find_changed(db, benchmark, sides, new)
     gone, come = find_unpaired(db, benchmark, sides)
@@ -245,10 +245,10 @@ def _find_rows(
 def _read_rows(
     db: Connection, benchmark: Benchmark, sides: Sides, pairs: Sequence[tuple[str, str]]
 ) -> dict[tuple[str, str], tuple[dict[str, Any], dict[str, Any]]]:
-    """Return pairs of ids → the columns of both rows by which they are known and their calls are found."""
+    """Return id pair → both rows, reduced to the columns that identify them and locate their calls."""
     matching = benchmark.matching
     named = [*benchmark.shown, *benchmark.trace, *matching.marks, *(name for key in matching.keys for name in key)]
-    # marks of other tables are no columns of the main one
+    # provenance columns of other tables are not in the main one
     there = [name for name in dict.fromkeys(["id", *named, benchmark.part]) if name in benchmark.row.model_fields]
     columns = ", ".join(f'"{name}"' for name in there)
     found: list[dict[str, dict[str, Any]]] = []
@@ -292,7 +292,7 @@ def _explain(
 def _gather_facts(
     benchmark: Benchmark, locks: Locks, row: _Changed, calls: CallsOfRow, stages: Mapping[str, int]
 ) -> RowFacts:
-    """Return what is known of a row: where it was rejected, calls of later stages say nothing of why."""
+    """Return what is known of a row; for a rejected row, calls of stages after the rejecting one are ignored."""
     matching = benchmark.matching
     last = stages.get(row.fate.stage, len(stages)) if row.fate else len(stages)
     before, after = ([call for call in side if call.position <= last] for side in calls)
@@ -314,9 +314,9 @@ def _gather_facts(
 def _find_source(
     locks: Locks, row: _Changed, given: Sequence[ColumnChange], has_content: bool, names: Sequence[str]
 ) -> Cause | None:
-    """Return what of a row's source is otherwise; None where its file is the same, or none.
+    """Return how a row's source changed; None where its file is unchanged or it has none.
 
-    `names`: columns that hold what the source says.
+    `names`: columns copied from the source.
     """
     file = str(row.row.get("source_name", ""))
     if locks.is_same_file(file) is not False:

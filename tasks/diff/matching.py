@@ -1,4 +1,4 @@
-"""Which rows of two builds are the same, and which columns of theirs differ: in the warehouse, by columns, not row by row."""
+"""Pair the rows of two builds and find the columns that differ, with columnar SQL in the warehouse."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -17,7 +17,7 @@ _PAIRS = "diff_pairs"
 
 @dataclass(frozen=True, slots=True)
 class Sides:
-    """Ids of the two builds."""
+    """Ids of the two compared builds."""
 
     before: str
     after: str
@@ -25,17 +25,17 @@ class Sides:
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """A row of both builds of which columns differ."""
+    """A row of both builds whose columns differ."""
 
     id_before: str
     id_after: str
     columns: tuple[tuple[str, str, Any, Any], ...]
-    """Table, column, before, after."""
+    """(table, column, before, after)."""
 
 
 @contextmanager
 def matching_rows(db: Connection, benchmark: Benchmark, sides: Sides) -> Iterator[None]:
-    """Pair the rows of two builds for as long as the block lasts (table of id_before, id_after), by the benchmark's keys."""
+    """Keep a temporary table of row pairs (id_before, id_after) during the block; pair by the benchmark's keys."""
     db.execute(f"CREATE OR REPLACE TEMP TABLE {_PAIRS} (id_before VARCHAR, id_after VARCHAR)")
     try:
         for key in benchmark.matching.keys:
@@ -46,7 +46,7 @@ def matching_rows(db: Connection, benchmark: Benchmark, sides: Sides) -> Iterato
 
 
 def find_unpaired(db: Connection, benchmark: Benchmark, sides: Sides) -> tuple[pa.Table, pa.Table]:
-    """Return the rows that only the earlier build has, and those that only the later one has, by id."""
+    """Return the rows of the earlier build alone and those of the later build alone, sorted by id."""
     found = [
         db.sql(
             f"SELECT * EXCLUDE (build_id) FROM {benchmark.main_table} t WHERE build_id = ? AND NOT EXISTS "
@@ -59,12 +59,12 @@ def find_unpaired(db: Connection, benchmark: Benchmark, sides: Sides) -> tuple[p
 
 
 def count_pairs(db: Connection) -> int:
-    """Return how many rows both builds have."""
+    """Return how many rows are in both builds."""
     return int(db.sql(f"SELECT count(*) FROM {_PAIRS}").fetchall()[0][0])
 
 
 def find_new_columns(db: Connection, benchmark: Benchmark, sides: Sides) -> list[str]:
-    """Return the columns that one of the builds was made without: all null there, though their rows always hold something."""
+    """Return required columns that one build was made without: all null there, filled in the other."""
     required = [each.name for each in arrow_schema(benchmark.row) if not each.nullable and each.name != "id"]
     told = ", ".join(f'count("{name}")' for name in required)
     query = f"SELECT count(*), {told} FROM {benchmark.main_table} WHERE build_id = ?"
@@ -79,7 +79,7 @@ def find_new_columns(db: Connection, benchmark: Benchmark, sides: Sides) -> list
 def find_changed(
     db: Connection, benchmark: Benchmark, sides: Sides, leave_out: Sequence[str]
 ) -> tuple[list[Pair], int]:
-    """Return the rows of which columns differ, by id, and how many others differ in marks alone.
+    """Return the rows whose columns differ, by id, and how many others differ in provenance columns alone.
 
     `leave_out`: columns of the main table that are not compared.
     """
@@ -100,7 +100,7 @@ def find_changed(
 
 
 def count_table(db: Connection, benchmark: Benchmark, table: str, sides: Sides) -> dict[str, int]:
-    """Return how many rows of a table beside the main one were added, removed and changed, by id; nothing where none was."""
+    """Count the added, removed and changed rows of a companion table, by id; an empty dict if there are none."""
     columns = " OR ".join(
         f'a."{name}" IS DISTINCT FROM b."{name}"'
         for name in _list_columns(db, table, ("id", *benchmark.matching.marks))
@@ -117,7 +117,7 @@ def count_table(db: Connection, benchmark: Benchmark, table: str, sides: Sides) 
 
 
 def _pair_by(table: str, key: Sequence[str]) -> str:
-    """Return the query that pairs rows left over by a key which each of the two has alone."""
+    """Return the SQL that pairs unpaired rows by a key that is unique within each build."""
     columns = ", ".join(f'"{name}"' for name in key)
     named = ", ".join(f'"{name}" AS k{at}' for at, name in enumerate(key))
 
@@ -143,7 +143,7 @@ def _list_columns(db: Connection, table: str, leave_out: Sequence[str]) -> list[
 def _compare(
     db: Connection, table: str, columns: Sequence[str], sides: Sides
 ) -> dict[tuple[str, str], list[tuple[str, str, Any, Any]]]:
-    """Return (id before, id after) → columns that differ."""
+    """Return (id before, id after) → differing columns."""
     tests = {name: f'a."{name}" IS DISTINCT FROM b."{name}"' for name in columns}
     told = ", ".join(
         f'{test} AS d{at}, CASE WHEN {test} THEN a."{name}" END AS a{at}, CASE WHEN {test} THEN b."{name}" END AS b{at}'
@@ -167,6 +167,6 @@ def _tell_columns(table: str, columns: Sequence[str], row: Mapping[str, Any]) ->
 
 
 def list_ids(matching: Matching, trace: Sequence[str], row: Mapping[str, Any]) -> list[str]:
-    """Return the ids under which a row's calls, rejects and unions are filed."""
+    """Return the ids under which a row's calls, rejects and merges are filed."""
     known = [str(row[name]) for name in trace if row.get(name)]
     return list(dict.fromkeys([*known, *matching.read_ids(row)]))

@@ -1,8 +1,8 @@
-"""Releases compared with each other, or with a build: their rows are laid into a warehouse that lasts as long as that.
+"""Compare releases with each other or with a build: load their rows into a temporary warehouse.
 
-A release has its build's lock, rows, rejects and decisions, and none of its recorded calls. So what the locks tell is told,
-and where they do not tell which input it was, that is said (`core/causes.py`). Rows that a release was made without are no
-change of the benchmark.
+A release has its build's manifest, rows, rejects and decisions, but no recorded calls. The causes therefore come from the
+manifests; where these leave several inputs possible, the cause names them all (`core/causes.py`). Rows that a release was
+made without do not count as a change of the benchmark.
 """
 
 import os
@@ -23,20 +23,20 @@ from factmill.tasks.storage.warehouse import open_warehouse
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """One of the two that are compared: a release, or a build of the warehouse."""
+    """One side of a comparison: a release, or a build of the warehouse."""
 
     name: str
-    """The folder of a release, or the id of a build."""
+    """Folder of the release, or id of the build."""
     record: BuildRecord
     tables: Mapping[str, pa.Table]
     rejects: pa.Table
-    """stage, id, reason, detail."""
+    """Columns: stage, id, reason, detail."""
     left_out: Sequence[str] = ()
-    """Sources and licences that a release was made without."""
+    """Sources and licences that the release was made without."""
 
 
 def read_side(name: str, warehouse: Path) -> Side:
-    """Return a release, where a folder is named, or a build; SourceError and UnknownBuild say what was expected."""
+    """Load a release where `name` is its folder, else a build; SourceError or UnknownBuild if neither."""
     folder = Path(name)
     if is_release(folder):
         released = open_release(folder)
@@ -54,7 +54,7 @@ def read_side(name: str, warehouse: Path) -> Side:
 
 @contextmanager
 def laid_out(benchmark: Benchmark, sides: Sequence[Side]) -> Iterator[tuple[Path, list[BuildRecord]]]:
-    """Yield a warehouse that holds both sides, without calls, and the builds that they are there."""
+    """Yield a temporary warehouse with both sides as builds, without calls, and their build records."""
     records = [each.record for each in sides]
     if records[0].build_id == records[1].build_id:
         records = [

@@ -1,8 +1,8 @@
-"""The one app of the embedded world: MediaWiki, Pageviews, Falcon, faults, and a way through to Oxigraph.
+"""Web app of the embedded world: MediaWiki, Pageviews, Falcon, faults, and a proxy to Oxigraph.
 
-Falcon 2.0 links names in a text to items and properties. The real one is a rule-based linker over an index of labels; so is
-this, over the world's English labels and aliases. The longest name at a place wins, letters' case does not matter, and the
-items that bear it come by number of statements. Like the real one it gives no offsets and no scores, and it mistakes.
+Falcon 2.0 links names in a text to items and properties. The real service is a rule-based linker over an index of labels;
+this one works alike, over the world's English labels and aliases. The longest name at a position wins, case is ignored, and
+items with that name are sorted by number of statements. Like the real one it gives no offsets or scores, and makes errors.
 """
 
 import json
@@ -29,10 +29,10 @@ _WORD = re.compile(r"[^\W_]+(?:[.'’-][^\W_]+)*", re.UNICODE)
 
 
 class NameIndex:
-    """Who bears a name, by the name's words."""
+    """Index from a name's words to the ids with that name."""
 
     def __init__(self, names: Mapping[str, tuple[str, ...]], weights: Mapping[str, int]) -> None:
-        """Index id → names; ids of one name are ordered by weight, heaviest first, then by number."""
+        """Index a map id → names; ids of one name are sorted by weight, heaviest first, then by id number."""
         found: dict[tuple[str, ...], set[str]] = defaultdict(set)
         for entity, its_names in names.items():
             for name in its_names:
@@ -43,7 +43,7 @@ class NameIndex:
         self.longest = max((len(words) for words in self.bearers), default=0)
 
     def find(self, text: str) -> list[tuple[str, list[str]]]:
-        """Return the names in a text, left to right, longest first, none overlapping: (as written, ids)."""
+        """Return (name as written, ids) for the names in a text, left to right, longest match, not overlapping."""
         spans = [match.span() for match in _WORD.finditer(text)]
         words = _words(text)
         found, place = [], 0
@@ -60,7 +60,7 @@ class NameIndex:
 
 
 def make_falcon_routes(data: WorldData) -> APIRouter:
-    """Return the linker's route; names are indexed when it is first asked, since most runs never do."""
+    """Return the linker's route; names are indexed on the first request, since most runs make none."""
 
     @cache
     def indices() -> tuple[NameIndex, NameIndex]:
@@ -105,12 +105,12 @@ def make_falcon_routes(data: WorldData) -> APIRouter:
 
 
 def _words(text: str) -> list[str]:
-    """Return a text's words, a possessive ending left out."""
+    """Return a text's words without possessive endings."""
     return [match[0].replace("’", "'").removesuffix("'s") for match in _WORD.finditer(text)]
 
 
 def _key(words: list[str]) -> tuple[str, ...]:
-    """Return words as they are compared: case folded, but one short word as written, since `us` is no `US`."""
+    """Return words for comparison: case-folded, except a single word of up to 3 letters (`us` is not `US`)."""
     if len(words) == 1 and len(words[0]) <= 3:
         return tuple(words)
     return tuple(word.casefold() for word in words)
@@ -121,7 +121,7 @@ _PASSED_ON = ("content-type", "accept")
 
 
 def make_app(data: WorldData, sparql_url: str) -> FastAPI:
-    """Return the app over a world; `sparql_url` is the address of its Oxigraph server."""
+    """Build the app for a world; `sparql_url` is the address of its Oxigraph server."""
     queue = FaultQueue()
     app = FastAPI(title="factmill's embedded world", openapi_url=None)
     app.include_router(make_wiki_routes(Wiki(data)))
@@ -145,7 +145,7 @@ def make_app(data: WorldData, sparql_url: str) -> FastAPI:
                 return PlainTextResponse(f"oxigraph does not answer: {error}\n", status_code=502)
         return Response(reply.content, reply.status_code, media_type=reply.headers.get("content-type"))
 
-    # faults work on plain bodies, so they stand within the compression
+    # faults act on plain bodies, so compression wraps them
     app.add_middleware(FaultMiddleware, queue=queue)
     app.add_middleware(GZipMiddleware, minimum_size=1000)
     return app

@@ -1,4 +1,4 @@
-"""What a state of the embedded world says of each thing, as digests (core/calls/freshness.py tells the things)."""
+"""Digest what a state of the embedded world says about each thing (core/calls/freshness.py lists the things)."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -15,11 +15,11 @@ from factmill.tasks.world.wiki.pages import Wiki
 
 _DIGITS = 10
 _PLACES = ("P131", "P159")
-"""Administrative unit, headquarters."""
+"""Administrative unit and headquarters."""
 
 
 class WorldContents:
-    """Answers world_contents from the world's files."""
+    """Service that answers `world_contents` calls from the world's files."""
 
     is_outside = True
 
@@ -33,7 +33,7 @@ class WorldContents:
 
 
 class _Told(str):
-    """What is told of an item, by itself and wherever else it stands: made once, since most items stand in many places."""
+    """Text that is its own repr: an item's repr, made once and reused wherever the item occurs."""
 
     __slots__ = ()
 
@@ -47,7 +47,7 @@ def _digest_last(_digest: str) -> dict[str, Json]:
 
 
 def digest_contents(data: WorldData) -> dict[str, Json]:
-    """Return thing → digest of what a world says of it."""
+    """Return thing → digest of what a world says about it."""
     things = chain([(ANSWERS, ANSWERS_VERSION)], _list_items(data), _list_pages(data))
     return {thing: digest_bytes(repr(told).encode("utf-8", "surrogatepass"))[:_DIGITS] for thing, told in things}
 
@@ -75,14 +75,14 @@ def _list_items(data: WorldData) -> Iterator[tuple[str, object]]:
 
 
 def _list_claims(item: Item, data: WorldData) -> object:
-    """Return an item's description, and which items it names and what they are called."""
+    """Return an item's QID, description, the items it refers to, and their labels."""
     named = [(each.pid, each.value.qid) for each in item.best_statements() if isinstance(each.value, ItemValue)]
     labels = [data.items[qid].labels["en"] if qid in data.items else None for _, qid in named]
     return [item.qid, item.description, named, labels]
 
 
 def _find_units(data: WorldData, qids: Sequence[str]) -> list[str]:
-    """Return items and the units that they lie in or have their seats in, in turn."""
+    """Return the items and, transitively, the places that they lie in or are seated in."""
     found: set[str] = set()
     todo = list(qids)
     while todo:
@@ -113,5 +113,5 @@ def _list_pages(data: WorldData) -> Iterator[tuple[str, object]]:
     }
     yield from ((f"category {name}", found) for name, found in members.items())
     for title in sorted({*data.articles, *data.redirects, *data.items_by_title}):
-        if title not in wiki.by_title or wiki.follow(title)[1]:  # of redirects in a circle there are no views
+        if title not in wiki.by_title or wiki.follow(title)[1]:  # circular redirects have no views
             yield f"views {title}", mean_daily_views(data, title)

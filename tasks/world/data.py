@@ -1,9 +1,9 @@
-"""The embedded world as data: what data/world/ says, read into frozen records, and the grammar in which it writes statements.
+"""Data model of the embedded world: frozen records for data/world/, and the parser of its statement grammar.
 
-files.py makes these records from the files (data/world/README.md). Times keep what was written: year, month and day as far
-as they are given, and the precision. Years are astronomical (1 BCE is 0, 44 BCE is -43), as in Wikidata's RDF. Amounts stay
-decimal text, so that no digit is lost. `digest_world` is the identity of the world: recorded calls name it,
-so an answer recorded from another state of the files is never taken for this one's.
+files.py builds these records from the files (data/world/README.md). A time keeps its precision and the year, month and day
+as far as they are written. Years are astronomical (1 BCE is 0, 44 BCE is -43), as in Wikidata's RDF. Amounts stay decimal
+text, so that no digit is lost. `digest_world` is the identity of the world: recorded calls name it, so a response recorded
+from another state of the files is never reused for this one.
 """
 
 import re
@@ -38,21 +38,21 @@ _QUANTITY = re.compile(r"(?P<amount>[+-]?\d+(?:\.\d+)?)(?: (?P<unit>Q[1-9][0-9]*
 
 @dataclass(frozen=True, slots=True)
 class ItemValue:
-    """An item."""
+    """A reference to an item."""
 
     qid: str
 
 
 @dataclass(frozen=True, slots=True)
 class TimeValue:
-    """A point in time of some precision."""
+    """A point in time with its precision."""
 
     year: int
-    """Astronomical year: 1 BCE is 0. For a decade the year it is named after, for a century its first year."""
+    """Astronomical year: 1 BCE is 0. A decade has the year it is named after, a century its first year."""
     month: int
-    """1 to 12; 1 when the precision is coarser than a month."""
+    """1 to 12; 1 if the precision is coarser than a month."""
     day: int
-    """1 to 31; 1 when the precision is coarser than a day."""
+    """1 to 31; 1 if the precision is coarser than a day."""
     precision: Precision
 
     @property
@@ -63,12 +63,12 @@ class TimeValue:
 
 @dataclass(frozen=True, slots=True)
 class QuantityValue:
-    """A number, with a unit or without."""
+    """A number with an optional unit."""
 
     amount: str
     """Decimal text as written, without a plus sign."""
     unit: str | None
-    """Item of the unit; None for a bare number."""
+    """QID of the unit; None for a bare number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ class TextValue:
 
 @dataclass(frozen=True, slots=True)
 class UnknownValue:
-    """There is a value, and nobody knows it."""
+    """A value that exists but is unknown."""
 
 
 Value = ItemValue | TimeValue | QuantityValue | TextValue | UnknownValue
@@ -88,26 +88,26 @@ Value = ItemValue | TimeValue | QuantityValue | TextValue | UnknownValue
 
 @dataclass(frozen=True, slots=True)
 class RawStatement:
-    """A statement's text taken apart, its values not read yet."""
+    """A statement's text split into parts, its values not parsed yet."""
 
     value: str
     qualifiers: tuple[tuple[str, str], ...]
-    """(PID, text of the value) in the order written."""
+    """(PID, value as text), in written order."""
     rank: Rank
 
 
 def is_qid(text: str) -> bool:
-    """True for the id of an item, like Q64."""
+    """True for an item id like Q64."""
     return _QID.fullmatch(text) is not None
 
 
 def is_pid(text: str) -> bool:
-    """True for the id of a property, like P19."""
+    """True for a property id like P19."""
     return _PID.fullmatch(text) is not None
 
 
 def split_statement(text: str) -> RawStatement:
-    """Take `value | PID=value … | rank` apart; ValueError says which part is wrong and what was expected."""
+    """Split `value | PID=value … | rank`; ValueError names the wrong part and what was expected."""
     value, *rest = text.split(" | ")
     qualifiers: list[tuple[str, str]] = []
     ranks: list[Rank] = []
@@ -127,7 +127,7 @@ def split_statement(text: str) -> RawStatement:
 
 
 def read_value(text: str, data_type: DataType) -> Value:
-    """Read a value of a property's data type; ValueError says what was expected."""
+    """Parse a value of a property's data type; ValueError says what was expected."""
     if text == "?":
         return UnknownValue()
     if data_type == "item":
@@ -144,7 +144,7 @@ def read_value(text: str, data_type: DataType) -> Value:
 
 
 def read_time(text: str) -> TimeValue:
-    """Read a date, month, year, decade or century, with ` BCE` behind it or not; ValueError when it is none."""
+    """Parse a date, month, year, decade or century, optionally followed by ` BCE`; ValueError if it is none."""
     match = _TIME.fullmatch(text)
     if not match:
         raise ValueError(f"{text!r} is no time; expected 1879-03-14, 1879-03, 1879, 1870s, 19th century, or those BCE")
@@ -179,12 +179,12 @@ def _require(holds: bool, text: str, rule: str) -> None:
 WORLD_FOLDER = ROOT / "data" / "world"
 LANGUAGES = ("en", "de", "fr", "it", "es", "pt")
 ANSWERS_VERSION = "2"
-"""Raised when the same files come to be answered differently, so that recorded answers are not mixed."""
+"""Increase it when equal files give other responses, so that recorded responses are not mixed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Property:
-    """One property."""
+    """A Wikidata property."""
 
     pid: str
     data_type: DataType
@@ -194,7 +194,7 @@ class Property:
 
 @dataclass(frozen=True, slots=True)
 class Qualifier:
-    """One qualifier of a statement."""
+    """A qualifier of a statement."""
 
     pid: str
     value: Value
@@ -202,7 +202,7 @@ class Qualifier:
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """One statement of an item."""
+    """A statement of an item."""
 
     pid: str
     value: Value
@@ -212,7 +212,7 @@ class Statement:
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One item."""
+    """A Wikidata item."""
 
     qid: str
     labels: Mapping[str, str]
@@ -222,17 +222,17 @@ class Item:
     aliases: tuple[str, ...]
     """English aliases."""
     title: str | None
-    """Title of the English article, there or not among ours."""
+    """Title of the English article, even if the world lacks the article."""
     statements: tuple[Statement, ...]
     modified: str | None = None
-    """When it was last changed (ISO 8601, UTC); None: that is made up."""
+    """Last modification (ISO 8601, UTC); None: a made-up date is used."""
 
     def statements_of(self, pid: str) -> tuple[Statement, ...]:
-        """Return the statements of one property, in the order written."""
+        """Return the statements of one property, in written order."""
         return tuple(statement for statement in self.statements if statement.pid == pid)
 
     def best_statements(self) -> Iterator[Statement]:
-        """Yield the statements of the best rank of their property: preferred ones if any, else normal ones."""
+        """Yield the best-ranked statements of each property: preferred ones if any, else normal ones."""
         preferred = {s.pid for s in self.statements if s.rank == "preferred"}
         for statement in self.statements:
             if statement.rank == ("preferred" if statement.pid in preferred else "normal"):
@@ -246,13 +246,13 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class Revision:
-    """One state of an article."""
+    """One revision of an article."""
 
     revid: int
     parent_revid: int
-    """Revision before it; 0 for the first."""
+    """Id of the preceding revision; 0 for the first."""
     at: str
-    """ISO 8601 in UTC, like 2021-04-03T10:15:00Z."""
+    """Time (ISO 8601, UTC), like 2021-04-03T10:15:00Z."""
     comment: str
     text: str
     """HTML as MediaWiki serves it within div.mw-parser-output."""
@@ -260,18 +260,18 @@ class Revision:
 
 @dataclass(frozen=True, slots=True)
 class Article:
-    """One encyclopedic article with its history; page ids, revision ids and views are made up."""
+    """An encyclopedic article with its history; page ids, revision ids and views are made up."""
 
     title: str
     qid: str | None
     pageid: int
     daily_views: int
-    """Made-up mean of page views a day."""
+    """Mean page views per day, made up."""
     redirects: tuple[str, ...]
     revisions: tuple[Revision, ...]
     """Oldest first, at least one."""
     categories: Mapping[str, str]
-    """Name → key to sort by; empty where the title is the key."""
+    """Category name → sort key; empty: the title is the key."""
     short_description: str | None
     is_disambiguation: bool
 
@@ -283,7 +283,7 @@ class Article:
 
 @dataclass(frozen=True)
 class WorldData:
-    """Everything data/world/ says."""
+    """All contents of data/world/."""
 
     properties: Mapping[str, Property]
     """PID → property."""
@@ -294,7 +294,7 @@ class WorldData:
     categories: Mapping[str, tuple[str, ...]]
     """Category → parent categories, names without the namespace."""
     redirects: Mapping[str, str]
-    """Source title → target title, from the articles and categories.yaml together; the target may end in #section."""
+    """Source title → target title, from the articles and categories.yaml; the target may end in #section."""
 
     @cached_property
     def items_by_title(self) -> Mapping[str, Item]:
@@ -303,13 +303,13 @@ class WorldData:
 
 
 def world_files(folder: Path = WORLD_FOLDER) -> list[Path]:
-    """Return the files a world is read from, in fixed order; data/world/sources/ holds inputs and is no part of it."""
+    """Return the files of a world in fixed order; data/world/sources/ holds inputs and is not part of it."""
     found = [folder / "properties.yaml", *folder.glob("entities/*.yaml"), folder / "categories.yaml"]
     return sorted([*found, *folder.glob("articles/*.html")], key=lambda path: path.relative_to(folder).as_posix())
 
 
 def list_article_titles(folder: Path = WORLD_FOLDER) -> list[str]:
-    """Return the titles of a world's articles, sorted; only these are read of the files, and the rest is left unchecked."""
+    """Return the sorted titles of a world's articles; the rest of their files is neither parsed nor checked."""
     titles = []
     for path in folder.glob("articles/*.html"):
         found = re.search(r"^title: .*$", path.read_text("utf-8"), re.MULTILINE)
@@ -320,7 +320,7 @@ def list_article_titles(folder: Path = WORLD_FOLDER) -> list[str]:
 
 
 def digest_world(folder: Path = WORLD_FOLDER) -> str:
-    """Return the identity of a world: a digest over names and bytes of its files."""
+    """Return the identity of a world: a digest of the names and bytes of its files."""
     try:
         parts = [f"{p.relative_to(folder).as_posix()} {digest_bytes(p.read_bytes())}" for p in world_files(folder)]
     except OSError as error:

@@ -1,10 +1,10 @@
-"""Faults on order: what a test wants the embedded world to do wrong with its next requests.
+"""Fault injection: tests order faults for the next requests to the embedded world.
 
     POST   /faults   {"path": "/w/api.php", "kind": "status", "status": 429, "retry_after": 2, "times": 3}
-    GET    /faults   what is still waiting
-    DELETE /faults   forget all
+    GET    /faults   list pending faults
+    DELETE /faults   remove all
 
-A fault waits for the next `times` requests whose path begins with `path`; the oldest that fits is used first.
+A fault applies to the next `times` requests whose path begins with `path`; the oldest match is used first.
 """
 
 import asyncio
@@ -24,32 +24,32 @@ _PAGE = (
 
 
 class Fault(BaseModel):
-    """One fault on order."""
+    """One ordered fault."""
 
     model_config = ConfigDict(extra="forbid", use_attribute_docstrings=True)
 
     path: str = "/"
-    """Beginning of the paths it is for."""
+    """Prefix of the paths it applies to."""
     kind: Literal["status", "delay", "cut", "html", "truncate", "maxlag"]
-    """status: answer with `status` and plain text; delay: answer rightly after `seconds`; cut: drop the connection
-    after `seconds` without an answer; html: a web page, with `status` (200 unless given), in place of JSON; truncate:
-    the right answer without the second half of its body; maxlag: MediaWiki's servers lag `seconds` behind."""
+    """status: respond with `status` and plain text; delay: respond normally after `seconds`; cut: drop the connection
+    after `seconds` without a response; html: respond with a web page instead of JSON, with `status` (default 200);
+    truncate: drop the second half of the response body; maxlag: MediaWiki's servers lag `seconds` behind."""
     status: int | None = Field(default=None, ge=200, le=599)
     retry_after: int | None = Field(default=None, ge=0)
-    """Seconds put into the Retry-After header of kind status or html."""
+    """Seconds in the Retry-After header, for kinds status and html."""
     seconds: float = Field(default=0.0, ge=0)
     times: int = Field(default=1, ge=1)
-    """For how many requests."""
+    """Number of requests it applies to."""
 
 
 class FaultQueue:
-    """The faults that wait; used from the server's event loop alone."""
+    """Queue of pending faults; only the server's event loop uses it."""
 
     def __init__(self) -> None:
         self.waiting: list[Fault] = []
 
     def take(self, path: str) -> Fault | None:
-        """Return the oldest fault for a path and count it down; None when there is none."""
+        """Return the oldest fault for a path and count it down; None if there is none."""
         fault = next((fault for fault in self.waiting if path.startswith(fault.path)), None)
         if fault:
             fault.times -= 1
@@ -58,14 +58,14 @@ class FaultQueue:
 
 
 class FaultMiddleware:
-    """Puts waiting faults on requests; everything else passes through untouched."""
+    """ASGI middleware that applies pending faults to requests and passes on all others."""
 
     def __init__(self, app: ASGIApp, queue: FaultQueue) -> None:
         self.app = app
         self.queue = queue
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request, wrongly if a fault waits for it."""
+        """Handle one request, applying a fault if one is pending for it."""
         fault = self.queue.take(scope["path"]) if scope["type"] == "http" and scope["path"] != "/faults" else None
         if fault and fault.kind in {"delay", "cut"}:
             await asyncio.sleep(fault.seconds)
@@ -87,16 +87,16 @@ class FaultMiddleware:
 
 
 async def _receive_until_gone(receive: Receive) -> None:
-    """Wait until the server has noticed that the connection is gone."""
+    """Wait until the server notices that the connection is closed."""
     while (await receive())["type"] != "http.disconnect":
         pass
 
 
 class CuttableProtocol(H11Protocol):
-    """uvicorn's HTTP protocol, with the connection handed to the app so that a fault can drop it."""
+    """uvicorn's HTTP protocol that passes its connection to the app, so that a fault can drop it."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Remember the connection in the scope of every request on it."""
+        """Put the connection into the scope of each of its requests."""
         super().connection_made(transport)
         answer = self.app
 
@@ -107,7 +107,7 @@ class CuttableProtocol(H11Protocol):
 
 
 class _TruncatingSend:
-    """Passes an answer on with the second half of its body left out and its length made to fit."""
+    """ASGI `send` that drops the second half of a response body and adjusts Content-Length."""
 
     def __init__(self, send: Send) -> None:
         self.send = send
@@ -128,7 +128,7 @@ class _TruncatingSend:
 
 
 def make_fault_routes(queue: FaultQueue) -> APIRouter:
-    """Return the routes by which faults are ordered, listed and forgotten."""
+    """Return the routes that order, list and remove faults."""
     router = APIRouter()
 
     @router.post("/faults")
@@ -149,5 +149,5 @@ def make_fault_routes(queue: FaultQueue) -> APIRouter:
 
 
 def lag_s(request: Request) -> float:
-    """Return how many seconds MediaWiki's servers lag behind for this request: 0 without a fault."""
+    """Return the lag in seconds of MediaWiki's servers for this request; 0 without a fault."""
     return float(request.scope.get(_LAG, 0.0))

@@ -1,10 +1,10 @@
-"""Reading data/world/: YAML and article files into records (data.py), collecting every violation on the way.
+"""Load data/world/: parse YAML and article files into records (data.py) and collect every violation.
 
-A violation never stops the reading, so one run shows all of them; whatever a wrong line would have said is left out.
+A violation never stops the loading, so one run shows all of them; the content of an invalid line is left out.
 
-An article file is YAML front matter, then the first revision as the HTML within MediaWiki's div.mw-parser-output. Later
-revisions are stated as passages exchanged, so that the text stands once in the file and a change is seen at a glance. Each
-old passage must occur exactly once in the revision before; anything else would make the text ambiguous.
+An article file has YAML front matter, then the first revision as the HTML within MediaWiki's div.mw-parser-output. Later
+revisions are lists of replaced passages, so that the file holds the text once and shows each change at a glance. An old
+passage must occur exactly once in the preceding revision; otherwise the text would be ambiguous.
 """
 
 import re
@@ -51,12 +51,12 @@ _REVISION_KEYS = frozenset(("revid", "at", "comment", "replace"))
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """One thing wrong with the files."""
+    """One violation of the rules for the world's files."""
 
     file: str
     """Path below the world's folder."""
     key: str
-    """Where in the file: an id, `Q64.P19`, a title."""
+    """Position in the file: an id, `Q64.P19`, a title."""
     problem: str
     """What was found and what was expected."""
 
@@ -66,19 +66,19 @@ class Violation:
 
 @dataclass(slots=True)
 class Findings:
-    """The violations found so far, the file being read, and where each thing was described."""
+    """Violations found so far, the file being read, and which file describes each thing."""
 
     file: str = ""
     found: list[Violation] = field(default_factory=list)
     files: dict[str, str] = field(default_factory=dict)
-    """`item Q64`, `article Algebra`, `redirect Algebraic theory` … → file it was read from."""
+    """`item Q64`, `article Algebra`, `redirect Algebraic theory` … → file that describes it."""
 
     def add(self, key: str, problem: str, owner: str = "") -> None:
-        """Note a violation in the file being read, or in the one that `owner` was read from."""
+        """Record a violation in the file being read, or in the file that describes `owner`."""
         self.found.append(Violation(self.files[owner] if owner else self.file, key, problem))
 
     def claim(self, owner: str) -> bool:
-        """Note that this file describes `owner`; False, and a violation, when another did before."""
+        """Record that this file describes `owner`; return False and add a violation on a duplicate."""
         if owner in self.files:
             self.add(owner, f"described twice; it stands in {self.files[owner]} already")
             return False
@@ -86,7 +86,7 @@ class Findings:
         return True
 
     def read_text(self, path: Path, folder: Path) -> str | None:
-        """Return the text of a file, which is the one being read from now on; None where it cannot be read."""
+        """Make `path` the file being read and return its text; None if it cannot be read."""
         self.file = path.relative_to(folder).as_posix()
         try:
             return path.read_text("utf-8")
@@ -95,13 +95,13 @@ class Findings:
             return None
 
     def read_mapping(self, path: Path, folder: Path) -> list[tuple[str, Any]]:
-        """Return a YAML file as key → value pairs (`parse_mapping`)."""
+        """Load a YAML file as (key, value) pairs (`parse_mapping`)."""
         text = self.read_text(path, folder)
         return [] if text is None else parse_mapping(text, self)
 
 
 def parse_mapping(text: str, findings: Findings) -> list[tuple[str, Any]]:
-    """Read YAML text as key → value pairs, every scalar as text; a key that stands twice comes twice."""
+    """Parse YAML text into (key, value) pairs, scalars as text; a duplicate key gives two pairs."""
 
     def read_plain(node: yaml.Node, key: str) -> Any:
         if isinstance(node, yaml.MappingNode):
@@ -126,10 +126,10 @@ def parse_mapping(text: str, findings: Findings) -> list[tuple[str, Any]]:
 
 
 def load_world_data(folder: Path = WORLD_FOLDER) -> WorldData:
-    """Read a world; WorldError lists every violation with file, key and what was expected.
+    """Load a world; WorldError lists every violation with file, key and what was expected.
 
-    The last two are kept while their files have the same bytes: several builds in a process read one once, and a state
-    of it beside another.
+    The last two worlds are cached by the bytes of their files, so that several builds in one process load a world once,
+    even when they alternate between two states.
     """
     return _load(folder, digest_world(folder))
 
@@ -145,7 +145,7 @@ def _load(folder: Path, _digest: str) -> WorldData:
 
 
 def read_world_files(folder: Path) -> tuple[WorldData, list[Violation]]:
-    """Read a world's folder; return what could be read and every violation."""
+    """Load a world's folder; return the valid data and every violation."""
     findings = Findings()
     properties: dict[str, Property] = {}
     for pid, line in findings.read_mapping(folder / "properties.yaml", folder):
@@ -234,7 +234,7 @@ def _read_labels(key: str, text: str, findings: Findings) -> dict[str, str]:
 
 
 def _read_texts(key: str, given: Any, findings: Findings) -> list[str]:
-    """Return one text or a list of texts as a list; anything else in it is a violation and left out."""
+    """Return a text or a list of texts as a list; any other entry is a violation and left out."""
     entries = given if isinstance(given, list) else [given]
     texts = [entry for entry in entries if isinstance(entry, str) and entry]
     if len(texts) != len(entries):
@@ -243,7 +243,7 @@ def _read_texts(key: str, given: Any, findings: Findings) -> list[str]:
 
 
 def _read_tree(folder: Path, findings: Findings) -> tuple[dict[str, tuple[str, ...]], dict[str, str]]:
-    """Return category → parents, and redirect → target, of categories.yaml."""
+    """Load categories.yaml: category → parents, and redirect → target."""
     sections = dict(findings.read_mapping(folder / "categories.yaml", folder))
     for key in sections.keys() - {"tree", "redirects"}:
         findings.add(key, "unknown key; expected tree or redirects")
@@ -262,7 +262,7 @@ def _read_tree(folder: Path, findings: Findings) -> tuple[dict[str, tuple[str, .
 
 
 def read_article(text: str, findings: Findings) -> Article | None:
-    """Read an article file's text with all its revisions; None, and a violation, when there is no title or revision."""
+    """Parse an article file's text with all revisions; None and a violation if title or revisions are missing."""
     match = _FILE.fullmatch(text)
     if not match:
         findings.add("front matter", "expected YAML between two --- lines at the top")
@@ -290,7 +290,7 @@ def read_article(text: str, findings: Findings) -> Article | None:
         description = None
     if is_disambiguation not in ("true", "false"):
         findings.add(f"{title}.disambiguation", f"{is_disambiguation!r}: expected true or false")
-    # `Name` or `Name|sort key`; white space counts in a key, and a lone blank comes first in its category
+    # `Name` or `Name|sort key`; whitespace in a key counts, and a single blank sorts first in its category
     categories = (
         name.partition("|") for name in _read_texts(f"{title}.categories", head.get("categories", []), findings)
     )
@@ -355,13 +355,13 @@ def _read_number(key: str, given: Any, at_least: int, findings: Findings) -> int
 
 
 def check_references(data: WorldData, findings: Findings) -> None:
-    """Note every reference that leads nowhere, and every id or title that is used twice."""
+    """Add a violation for every dangling reference and every duplicate id or title."""
     for owner, key, problem in chain(_check_items(data), _check_articles(data), _check_tree(data)):
         findings.add(key, problem, owner)
 
 
 Problems = Iterator[tuple[str, str, str]]
-"""(what was read, where in its file, what was found and what was expected)."""
+"""(described thing, position in its file, what was found and expected)."""
 
 
 def _check_items(data: WorldData) -> Problems:
@@ -403,7 +403,7 @@ def _check_tree(data: WorldData) -> Problems:
         for parent in parents:
             if parent not in data.categories:
                 yield f"category {name}", name, f"parent category {parent!r} is not in the tree"
-        # longer circles are let pass: real category trees have them, and a client must come to an end
+        # longer cycles are allowed: real category trees have them, and clients must terminate
         if name in parents:
             yield f"category {name}", name, "is its own parent category"
     for source, target in data.redirects.items():

@@ -1,9 +1,9 @@
-"""The Pageviews API of the embedded world. Every number it gives is made up.
+"""Pageviews API of the embedded world; all its numbers are made up.
 
-An article's file states a made-up mean of views a day; the daily series swings around it with the week, the year and
-a random factor drawn from the title, so that the same day has the same views in every run. An item whose English
-article is not among ours gets a mean drawn from its id. As in the real service, a redirect counts for itself, days
-without views are left out of the reply, nothing is known before July 2015, and an unknown title is a 404.
+An article's file states a made-up mean of views per day; the daily series varies around it with the week, the year and
+a random factor seeded by the title, so that a day has the same views in every run. If the world lacks an item's English
+article, the mean is derived from the item's id. As in the real service, a redirect has its own counts, the response omits
+days without views, there is no data before July 2015, and an unknown title gives 404.
 """
 
 import calendar
@@ -25,15 +25,15 @@ from factmill.tasks.world.data import WorldData
 FIRST_DAY = date(2015, 7, 1)
 _PREFIX = "/api/rest_v1/metrics/pageviews/per-article/"
 _PROJECTS = {"en.wikipedia", "en.wikipedia.org"}
-# Parts of a day's views of people (agent `user`) by way of access, in hundredths; made up, like everything here.
+# Percentage of a day's views by people (agent `user`) per access method; made up, like everything here.
 _ACCESS = {"desktop": 38, "mobile-app": 3, "mobile-web": 59}
-# Views by programs, in hundredths of those by people.
+# Views by programs, in percent of those by people.
 _AGENTS = {"spider": 12, "automated": 6}
 _WEEK = (1.06, 1.07, 1.06, 1.04, 0.98, 0.87, 0.92)
 
 
 class PageviewsError(Exception):
-    """A request that the Pageviews API turns down."""
+    """A request that the Pageviews API rejects."""
 
     def __init__(self, status: int, title: str, detail: str) -> None:
         super().__init__(detail)
@@ -46,7 +46,7 @@ def make_pageviews_routes(data: WorldData) -> APIRouter:
 
     @router.get(_PREFIX + "{rest:path}")
     async def per_article(request: Request) -> JSONResponse:
-        # the undecoded path, since a title may hold %2F
+        # the undecoded path, since a title may contain %2F
         path = request.scope["raw_path"].decode("ascii").partition("?")[0]
         try:
             parts = [unquote(part) for part in path.removeprefix(_PREFIX).split("/")]
@@ -60,7 +60,7 @@ def make_pageviews_routes(data: WorldData) -> APIRouter:
 
 
 def read_views(data: WorldData, parts: list[str]) -> Iterator[dict[str, Any]]:
-    """Yield a reply's items for [project, access, agent, article, granularity, start, end]; PageviewsError if none."""
+    """Yield response items for [project, access, agent, article, granularity, start, end]; PageviewsError if none."""
     if len(parts) != 7:
         raise PageviewsError(404, "Not Found", "expected project/access/agent/article/granularity/start/end")
     project, access, agent, article, granularity, start_text, end_text = parts
@@ -87,20 +87,20 @@ def read_views(data: WorldData, parts: list[str]) -> Iterator[dict[str, Any]]:
 
 
 def mean_daily_views(data: WorldData, title: str) -> float | None:
-    """Return the made-up mean of views a day of a title; None when it is the title of nothing."""
+    """Return a title's made-up mean of views per day; None for an unknown title."""
     if title in data.articles:
         return float(data.articles[title].daily_views)
     if title in data.redirects:
         target = mean_daily_views(data, data.redirects[title].partition("#")[0])
         return None if target is None else target * (1 + seed_from("redirect", title) % 40) / 1000
     if title in data.items_by_title:
-        # between 3 and 3,000, as many below 100 as above
+        # between 3 and 3,000, with a median near 100
         return float(3 * 1000 ** (seed_from("item", data.items_by_title[title].qid) % 10_000 / 10_000))
     return None
 
 
 def _daily(title: str, mean: float, start: date, end: date) -> Iterator[tuple[date, int]]:
-    """Yield (day, views of people) from start to end, both included."""
+    """Yield (day, views by people) from start to end, both included."""
     day = max(start, FIRST_DAY)
     while day <= end:
         views = _views_of_year(title, mean, day.year)
@@ -113,14 +113,14 @@ def _daily(title: str, mean: float, start: date, end: date) -> Iterator[tuple[da
 
 @lru_cache(maxsize=4096)
 def _views_of_year(title: str, mean: float, year: int) -> tuple[int, ...]:
-    """Return a year's daily views of people, 0 for the days that are left out."""
+    """Return a year's daily views by people; 0 for omitted days."""
     seed = seed_from("pageviews", title)
     count = 366 if calendar.isleap(year) else 365
     noise = hashlib.shake_256(f"{title}\x1f{year}".encode()).digest(4 * count)
     weekday = date(year, 1, 1).weekday()
     peak, swing = seed % count, (seed >> 16) % 25 / 100
     trend = (1.02 + (seed >> 24) % 9 / 100) ** (year - 2020) if seed % 2 else 1.0
-    # in one title of five some days have no count, a few in a row
+    # one title in five lacks counts for a few consecutive days
     gap = range((seed >> 8) % 300, (seed >> 8) % 300 + 1 + seed % 7) if seed % 5 == 0 else range(0)
     return tuple(
         0
@@ -130,7 +130,7 @@ def _views_of_year(title: str, mean: float, year: int) -> tuple[int, ...]:
             * trend
             * _WEEK[(weekday + number) % 7]
             * (1 + swing * math.cos(2 * math.pi * (number - peak) / count))
-            # three bytes added up are close to a bell curve
+            # the sum of three bytes approximates a bell curve
             * (0.6 + sum(noise[4 * number : 4 * number + 3]) / (3 * 255) * 0.8),
             noise[4 * number + 3],
         )
@@ -139,13 +139,13 @@ def _views_of_year(title: str, mean: float, year: int) -> tuple[int, ...]:
 
 
 def _round_by_chance(views: float, byte: int) -> int:
-    """Round up or down by chance, so that articles with few views have days without any."""
+    """Round up or down at random, so that articles with few views have days without any."""
     whole = int(views)
     return whole + (byte / 256 < views - whole)
 
 
 def _share(views: int, access: str, agent: str) -> int:
-    """Return the part of a day's views that one way of access and one kind of agent have; parts add up to the whole."""
+    """Return the share of a day's views with one access method and agent; shares add up to the total."""
     if agent == "all-agents":
         return sum(_share(views, access, each) for each in ("user", *_AGENTS))
     whole = views if agent == "user" else views * _AGENTS[agent] // 100
@@ -157,7 +157,7 @@ def _share(views: int, access: str, agent: str) -> int:
 
 
 def _monthly(series: list[tuple[date, int]], start: date, end: date) -> list[tuple[date, int]]:
-    """Add up whole months that lie between start and end."""
+    """Sum the whole months between start and end."""
     sums: dict[date, int] = {}
     for day, views in series:
         month = day.replace(day=1)

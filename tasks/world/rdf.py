@@ -1,9 +1,9 @@
-"""The embedded world as RDF, in the form Wikidata's own query service holds it, as N-Triples.
+"""Write the embedded world as RDF (N-Triples), in the form that Wikidata's query service holds.
 
-Followed are the real dumps (statement, value and sitelink nodes, ranks, best ranks, value nodes shared by equal
-values) with the query service's two changes: version and modification date stand on the item itself, and labels are
-rdfs:label alone. Versions and modification dates are made up, derived from the item's number, where an item's file does
-not say when it was last changed. Dates stand as written in the files; those before 15 October 1582 name the Julian calendar.
+The triples follow the real dumps (statement, value and sitelink nodes, ranks, best ranks, value nodes shared by equal
+values) with the query service's two changes: version and modification date belong to the item itself, and labels use
+rdfs:label alone. Versions are made up from the item's number; so is the modification date, if the item's file has none.
+Dates appear as written in the files; those before 15 October 1582 name the Julian calendar.
 """
 
 from collections.abc import Iterator
@@ -49,14 +49,14 @@ UNITLESS = "Q199"
 _PRECISIONS = {"day": 11, "month": 10, "year": 9, "decade": 8, "century": 7}
 _RANKS = {"preferred": "PreferredRank", "normal": "NormalRank", "deprecated": "DeprecatedRank"}
 _TYPES = {"item": "WikibaseItem", "time": "Time", "quantity": "Quantity", "string": "String", "external": "ExternalId"}
-# Our one type `external` holds what Wikidata tells apart.
+# Our type `external` covers several Wikidata types.
 _EXTERNAL_TYPES = {"P18": "CommonsMedia", "P373": "String", "P856": "Url", "P973": "Url"}
 _URL_CHARACTERS = ":/?#[]@!$&'()*+,;=%~"
 _ESCAPES = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r", "\t": "\\t"})
 
 
 def write_rdf(data: WorldData, stream: IO[str]) -> int:
-    """Write the world to a text stream as N-Triples, one a line; return the number of triples."""
+    """Write the world to a text stream as N-Triples, one per line; return their number."""
     count = 0
     for triple in iterate_triples(data):
         stream.write(triple)
@@ -65,7 +65,7 @@ def write_rdf(data: WorldData, stream: IO[str]) -> int:
 
 
 def iterate_triples(data: WorldData) -> Iterator[str]:
-    """Yield the world's triples as N-Triples lines, in a fixed order, each once."""
+    """Yield the world's triples as N-Triples lines, in fixed order, each once."""
     seen_values: set[str] = set()
     for prop in data.properties.values():
         yield from _property_triples(prop)
@@ -80,12 +80,12 @@ def iterate_triples(data: WorldData) -> Iterator[str]:
 
 
 def dbpedia_iri(title: str) -> str:
-    """Return the DBpedia resource of an English article; DBpedia keeps letters beyond ASCII as they are."""
+    """Return the DBpedia IRI of an English article; DBpedia leaves non-ASCII letters unescaped."""
     return DBPEDIA + "".join(f"%{ord(c):02X}" if c in '<>"{}|^`\\%' else c for c in title.replace(" ", "_"))
 
 
 def date_time(time: TimeValue) -> str:
-    """Return a time as xsd:dateTime text: astronomical years of four digits, January and day 1 where none is given."""
+    """Return a time as xsd:dateTime: astronomical four-digit year; a missing month or day is 1."""
     sign = "-" if time.year < 0 else ""
     return f"{sign}{abs(time.year):04d}-{time.month:02d}-{time.day:02d}T00:00:00Z"
 
@@ -112,7 +112,7 @@ def _item_triples(item: Item) -> Iterator[str]:
         yield _line(subject, _iri(SCHEMA, "description"), _text(item.description, "en"))
     version = 2_000_000_000 + int(item.qid[1:]) % 100_000_000
     yield _line(subject, _iri(SCHEMA, "version"), _typed(str(version), "integer"))
-    # made up where it is not known: a day in 2025 that depends on the item's number
+    # if unknown, made up: a time in 2025 that depends on the item's number
     made_up = datetime(2025, 1, 1, tzinfo=UTC) + timedelta(minutes=int(item.qid[1:]) * 7919 % (360 * 24 * 60))
     modified = item.modified or made_up.strftime("%Y-%m-%dT%H:%M:%SZ")
     yield _line(subject, _iri(SCHEMA, "dateModified"), _typed(modified, "dateTime"))
@@ -137,12 +137,12 @@ def _statement_triples(
 ) -> Iterator[str]:
     told = [qid, statement.pid, repr(statement.value), repr(statement.qualifiers), statement.rank]
     digest = digest_json(told).upper()
-    # an id like Q42-D8404CDA-25E4-4334-AF13-A3290BCD9C0F; the same words give the same
+    # an id like Q42-D8404CDA-25E4-4334-AF13-A3290BCD9C0F; equal content gives equal ids
     name = f"{qid}-{digest[:8]}-{digest[8:12]}-{digest[12:16]}-{digest[16:20]}-{digest[20:32]}"
     node, pid = _iri(WDS, name), statement.pid
     simple = _simple_value(statement.value, pid, name)
     if is_best:
-        # two statements that differ in qualifiers only have one direct claim
+        # statements that differ only in qualifiers share one direct claim
         direct = _line(_iri(WD, qid), _iri(WDT, pid), simple)
         if direct not in truthy:
             truthy.add(direct)
@@ -159,7 +159,7 @@ def _statement_triples(
 
 
 def _simple_value(value: Value, pid: str, owner: str) -> str:
-    """Return the value as one RDF term; `owner` keeps blank nodes of unknown values apart."""
+    """Return the value as one RDF term; `owner` distinguishes blank nodes of unknown values."""
     if isinstance(value, ItemValue):
         return _iri(WD, value.qid)
     if isinstance(value, TimeValue):
@@ -175,7 +175,7 @@ def _simple_value(value: Value, pid: str, owner: str) -> str:
 
 
 def _value_node(node: str, predicate: str, value: Value, seen_values: set[str]) -> Iterator[str]:
-    """Yield the link to the full value of a time or quantity, and the value itself the first time it occurs."""
+    """Yield the link to a time's or quantity's value node, and the node itself on first use."""
     if isinstance(value, ItemValue | TextValue | UnknownValue):
         return
     full = _iri(WDV, digest_json([repr(value)])[:32])

@@ -1,23 +1,23 @@
-"""Scripted replies: what stands where a chat model's replies would, written beforehand and kept in files.
+"""Scripted replies: replies written in advance, stored in files and used in place of a chat model's.
 
 `data/world/replies/<prompt id>.yaml` holds the replies to one prompt:
 
     written_by: who wrote them, and for what
     replies:
-    - question: Where was Ada Lovelace born?   # the variables of the prompt, all of them
+    - question: Where was Ada Lovelace born?   # all variables of the prompt
       answer: London
       reply: |-
         1:: London
         2:: England
     - question: …
-      article_digest: 7a73d97f38574468         # of a variable of more than 300 characters: its SHA-256 begins so
+      article_digest: 7a73d97f38574468         # start of the SHA-256 of a variable longer than 300 characters
       article_begins: The uncanny valley is    # for readers
-      fault: too coarse                        # only where a fault is planted on purpose
-      finish: length                           # only where a reply is cut off or refused
+      fault: too coarse                        # only for a fault planted on purpose
+      finish: length                           # only for a truncated or refused reply
       reply: …
 
-A reply is found by the prompt's id and its variables, so a prompt that is worded otherwise keeps its replies. Entries are
-sorted by their variables. What is not there is a failed reply `no_scripted_reply`.
+A reply is found by the prompt's id and variables, so a reworded prompt keeps its replies. Entries are sorted by their
+variables. A missing entry gives a failed reply with the error `no_scripted_reply`.
 """
 
 import sys
@@ -40,66 +40,66 @@ from factmill.tasks.errors import WorldError
 
 REPLIES_FOLDER = ROOT / "data" / "world" / "replies"
 LONGEST_VARIABLE = 300
-"""Characters of a variable that stands as it is; of a longer one the file has the digest."""
+"""Most characters of a variable stored as text; the file has the digest of a longer one."""
 NAME_A_MODEL = (
     "scripted replies are written for the embedded world's own sources alone; for others name a model: give [models.author] "
     "and [models.judge] in a world's file (data/worlds/live.toml shows how) and build with --world FILE"
 )
 _DIGEST, _BEGINS = "_digest", "_begins"
 _MOST_BEGUN = 60
-"""Characters of NAME_begins."""
+"""Most characters of NAME_begins."""
 _OWN_KEYS = ("fault", "finish", "reply")
 Variables = Mapping[str, str]
 Key = tuple[tuple[str, str], ...]
-"""(name, text) of all variables, sorted by name; a long text's digest under `NAME_digest`."""
+"""(name, text) of all variables, sorted by name; a long text is its digest, named `NAME_digest`."""
 
 
 @dataclass(frozen=True, slots=True)
 class ScriptedReply:
-    """One reply."""
+    """One scripted reply."""
 
     text: str
     finish: str = "stop"
     fault: str = ""
-    """Which fault is planted, in plain words; empty: none."""
+    """Planted fault, in plain words; empty: none."""
     begins: tuple[tuple[str, str], ...] = ()
-    """(NAME_begins, first characters) of the variables that stand as digests."""
+    """(NAME_begins, first characters) of the variables stored as digests."""
 
 
 @dataclass(frozen=True, slots=True)
 class RepliesFile:
-    """The replies to one prompt."""
+    """The file of scripted replies to one prompt."""
 
     written_by: str
     replies: Mapping[Key, ScriptedReply]
 
     @property
     def faults(self) -> int:
-        """How many of the replies have a fault that was planted."""
+        """Number of replies with a planted fault."""
         return sum(bool(reply.fault) for reply in self.replies.values())
 
 
 def make_key(variables: Variables) -> Key:
-    """Return the key of a prompt's variables."""
+    """Return the key for a prompt's variables."""
     short = {name: text for name, text in variables.items() if len(text) <= LONGEST_VARIABLE}
     long = {f"{name}{_DIGEST}": digest_text(text)[:16] for name, text in variables.items() if name not in short}
     return tuple(sorted({**short, **long}.items()))
 
 
 def list_prompts() -> list[str]:
-    """Return the ids of the prompts that have a file of replies."""
+    """Return the sorted ids of the prompts with a file of replies."""
     return sorted(
         path.relative_to(REPLIES_FOLDER).with_suffix("").as_posix() for path in REPLIES_FOLDER.rglob("*.yaml")
     )
 
 
 def replies_path(prompt_id: str) -> Path:
-    """Return the place of the file of replies to a prompt."""
+    """Return the path of a prompt's file of replies."""
     return REPLIES_FOLDER / f"{prompt_id}.yaml"
 
 
 def load_replies(prompt_id: str) -> RepliesFile:
-    """Return the replies to a prompt, none where there is no file; WorldError says what is wrong with one."""
+    """Load the replies to a prompt, none if there is no file; WorldError if the file is invalid."""
     return _load_file(replies_path(prompt_id), prompt_id)
 
 
@@ -114,7 +114,7 @@ def _load_file(path: Path, prompt_id: str) -> RepliesFile:
 
 
 def load_yaml(text: str, where: str) -> Any:
-    """Return what a text of YAML says; WorldError names the place that breaks it."""
+    """Parse YAML text; WorldError names the invalid position."""
     try:
         return yaml.load(text, yaml.CSafeLoader)
     except yaml.YAMLError as error:
@@ -122,7 +122,7 @@ def load_yaml(text: str, where: str) -> Any:
 
 
 def read_entries(entries: Sequence[Any], prompt_id: str, where: str) -> dict[Key, ScriptedReply]:
-    """Return the replies to a prompt by their keys; WorldError names the first entry that breaks the rules."""
+    """Parse a prompt's entries into key → reply; WorldError names the first invalid entry."""
     inputs = load_prompt(prompt_id).inputs
     replies: dict[Key, ScriptedReply] = {}
     for number, entry in enumerate(entries, start=1):
@@ -160,7 +160,7 @@ def _read_entry(entry: Any, inputs: Sequence[str], where: str) -> tuple[Key, Scr
 
 
 def format_file(prompt_id: str, file: RepliesFile) -> str:
-    """Return the text of a file: entries sorted by their variables in the prompt's order, digests behind all others."""
+    """Format a file: entries sorted by their variables in the prompt's order, digests last."""
     inputs = load_prompt(prompt_id).inputs
     names = [f"{name}{ending}" for name in inputs for ending in ("", _DIGEST, _BEGINS)]
 
@@ -181,7 +181,7 @@ def format_file(prompt_id: str, file: RepliesFile) -> str:
 
 
 def save_replies(prompt_id: str, file: RepliesFile) -> None:
-    """Write the replies to a prompt into their file."""
+    """Write the replies to a prompt to their file."""
     path = replies_path(prompt_id)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(format_file(prompt_id, file), "utf-8")
@@ -189,13 +189,13 @@ def save_replies(prompt_id: str, file: RepliesFile) -> None:
 
 
 def forget_replies() -> None:
-    """Read the files anew when they are next asked for."""
+    """Clear the caches, so that the files are loaded again."""
     _load_file.cache_clear()
     digest_replies.cache_clear()
 
 
 class _Writer(yaml.SafeDumper):
-    """Writes texts of several lines as blocks, and leaves empty what is None."""
+    """YAML dumper that writes multi-line texts as blocks and None as nothing."""
 
 
 _Writer.add_representer(
@@ -206,22 +206,22 @@ _Writer.add_representer(type(None), lambda writer, _: writer.represent_scalar("t
 
 
 def format_yaml(told: Any) -> str:
-    """Return a value as YAML to read and write by hand."""
+    """Format a value as YAML for reading and editing by hand."""
     return yaml.dump(told, Dumper=_Writer, sort_keys=False, allow_unicode=True, width=sys.maxsize)
 
 
 def describe_key(key: Key) -> str:
-    """Return a key in one line."""
+    """Format a key in one line."""
     return ", ".join(f"{name} {text!r}" for name, text in key)
 
 
 def find_reply(prompt_id: str, variables: Variables) -> ScriptedReply | None:
-    """Return the reply to a prompt with these variables; None where none is written."""
+    """Return the reply to a prompt with these variables; None if there is none."""
     return load_replies(prompt_id).replies.get(make_key(variables))
 
 
 def digest_reply(prompt_id: str, variables: Variables) -> str:
-    """Return the digest of what is written for a prompt with these variables, which a call's key holds; empty: nothing is."""
+    """Return the digest, part of a call's key, of the reply to a prompt with these variables; empty: no reply."""
     reply = find_reply(prompt_id, variables)
     return "" if reply is None else digest_json([reply.text, reply.finish, reply.fault])[:16]
 
@@ -234,22 +234,22 @@ def digest_replies(prompt_id: str) -> str:
 
 
 def digest_keys(keys: Iterable[Key]) -> str:
-    """Return the digest of keys, whatever their order."""
+    """Return the digest of keys, in any order."""
     return digest_json(sorted(keys))
 
 
 class ScriptedReplies:
-    """Answers chat calls from files."""
+    """Service that answers chat calls from files."""
 
     is_outside = True
 
     def __init__(self) -> None:
-        """Know of no prompt yet whose replies are missing."""
+        """Start without any reported prompts."""
         self.identity = SCRIPTED
         self._told: set[str] = set()
 
     def send(self, calls: Sequence[Call], deliver: Deliver) -> None:
-        """Answer every call; a missing reply is a failed one, and how many are missing is told before any is delivered."""
+        """Answer every call; a missing reply is a failure, and their number is reported before any delivery."""
         found: list[ScriptedReply | None] = []
         for call in calls:
             variables: Any = call.parts["variables"] if call.operation == "chat" else {}
@@ -271,7 +271,7 @@ class ScriptedReplies:
             deliver(call, Reply({**body, "fault": reply.fault} if reply.fault else body))
 
     def _tell_missing(self, calls: Sequence[Call], found: Sequence[ScriptedReply | None]) -> None:
-        """Say of each prompt, the first time that replies to it are missing, how many are."""
+        """Report the number of missing replies per prompt, once for each prompt."""
         prompts = [str(call.parts.get("prompt")) for call in calls]
         missing = Counter(prompt for prompt, reply in zip(prompts, found, strict=True) if reply is None)
         for prompt in sorted(missing.keys() - self._told):

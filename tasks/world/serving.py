@@ -1,10 +1,10 @@
-"""Starting and stopping the embedded world: a real Oxigraph server and one FastAPI app, both on loopback.
+"""Start and stop the embedded world: a real Oxigraph server and a FastAPI app, both on loopback.
 
-Oxigraph is a process of its own that ends with this one (tasks/processes.py); the app runs in a thread of this process.
-Its store is loaded once for a state of the files, then kept under <home>/world-cache. It is built in a folder of its own and
-renamed into place, so a kill leaves either a whole store or litter that the next builder removes. Two locks, both dropped by
-the system when their holder dies: `build.lock` lets one process build at a time, and a shared lock on `<digest>.lock` keeps a
-store in use from being removed as stale.
+Oxigraph is a child process that ends with this one (tasks/processes.py); the app runs in a thread of this process.
+Oxigraph's store is loaded once per state of the files and cached under <home>/world-cache. It is built in a temporary folder
+and renamed into place, so a kill leaves either a whole store or litter that the next builder removes. The system releases
+both locks when their holder dies: `build.lock` lets one process build at a time, and a shared lock on `<digest>.lock`
+protects a store in use from removal as stale.
 """
 
 import fcntl
@@ -36,12 +36,12 @@ if TYPE_CHECKING:
 
 _LOAD_TIMEOUT_S = 120.0
 _LOCK_TIMEOUT_S = 120.0
-# Modules whose code decides what is in a store.
+# Modules whose code determines the content of a store.
 _MODULES = ("data.py", "files.py", "rdf.py")
 
 
 def find_oxigraph() -> Path:
-    """Return the server binary that the oxigraph package installed; WorldError when it is not there."""
+    """Return the server binary of the installed oxigraph package; WorldError if it is missing."""
     try:
         files = distribution("oxigraph").files or []
     except PackageNotFoundError as error:
@@ -54,16 +54,16 @@ def find_oxigraph() -> Path:
 
 
 def digest_store(folder: Path) -> str:
-    """Return the name of a store: a digest over the world's files, the code that reads and writes, and Oxigraph."""
+    """Return a store's name: a digest of the world's files, the code that loads and writes them, and Oxigraph's version."""
     code = [digest_bytes((Path(__file__).parent / module).read_bytes()) for module in _MODULES]
     return combine_digests([digest_world(folder), *code, distribution("oxigraph").version])[:32]
 
 
 @contextmanager
 def opened_store(cache: Path, digest: str, read_data: Callable[[], WorldData]) -> Iterator[Path]:
-    """Give the folder of a loaded store, building it when it is not there; it is not removed as stale meanwhile.
+    """Yield the folder of a loaded store, built if missing and protected from removal during the block.
 
-    `read_data` is called only when the store must be built. WorldError when the folder cannot be written or loaded.
+    `read_data` is called only if the store must be built. WorldError if the folder cannot be written or loaded.
     """
     store = cache / digest
     with ExitStack() as held:
@@ -99,14 +99,14 @@ def _build_store(cache: Path, store: Path, data: WorldData) -> None:
 
 
 def _remove_litter(cache: Path, digest: str) -> None:
-    """Remove logs, half-built stores (we hold the builder's lock) and stores of other states that nobody uses."""
+    """Remove logs, half-built stores (we hold the build lock) and unused stores of other states."""
     for left in cache.iterdir():
         if left.name.startswith("building-"):
             shutil.rmtree(left)
         elif left.suffix == ".log" and left.name.startswith(digest):
             left.unlink()
         elif left.suffix == ".log" or (left.is_dir() and left.name != digest):
-            # a log is called by its store and the port; who serves that store still reads it
+            # a log is named by store and port; the process that serves the store still reads it
             with (cache / f"{left.stem.partition('-')[0]}.lock").open("a") as lock:
                 try:
                     fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -137,27 +137,27 @@ _PORT_TRIES = 5
 
 @dataclass(frozen=True, slots=True)
 class RunningWorld:
-    """A world that answers."""
+    """A running world."""
 
     digest: str
-    """Identity of the world's files (`digest_world`)."""
+    """Digest of the world's files (`digest_world`)."""
     endpoints: Mapping[str, str]
-    """wikidata: SPARQL address; wikipedia, pageviews, falcon: base addresses, as world files give them."""
+    """wikidata: SPARQL URL; wikipedia, pageviews, falcon: base URLs, as in world files."""
     app_url: str
-    """Base address of the app, with /faults below it."""
+    """Base URL of the app; /faults is below it."""
 
     @property
     def sparql_proxy(self) -> str:
-        """SPARQL address that goes through the app, so that faults can be put on it."""
+        """SPARQL URL through the app, so that faults apply to it."""
         return f"{self.app_url}/sparql"
 
 
 @contextmanager
 def running_world(home: Path, folder: Path = WORLD_FOLDER, port: int = 0) -> Iterator[RunningWorld]:
-    """Start the world, give its addresses, stop it; WorldError when it does not come up.
+    """Run the world during the block and yield its addresses; WorldError if it does not start.
 
-    The loaded store is kept in `home`/world-cache, so only the first start of a state of the files loads it.
-    The app listens on `port` and Oxigraph on the one after it; 0 takes any free ports.
+    The loaded store is cached in `home`/world-cache, so only the first start of a state of the files loads it.
+    The app listens on `port` and Oxigraph on `port` + 1; 0 takes any free ports.
     """
     read_data = remember(lambda: load_world_data(folder))
     digest = digest_store(folder)
@@ -170,7 +170,7 @@ def running_world(home: Path, folder: Path = WORLD_FOLDER, port: int = 0) -> Ite
 
 
 def serve_forever(home: Path, port: int, folder: Path = WORLD_FOLDER) -> None:
-    """Serve the world until Ctrl-C, saying where it is: `factmill world serve`."""
+    """Serve the world until Ctrl-C and print its addresses: `factmill world serve`."""
     try:
         with running_world(home, folder, port) as world:
             sys.stdout.write("\n".join(describe_endpoints(world)) + "\n")
@@ -181,7 +181,7 @@ def serve_forever(home: Path, port: int, folder: Path = WORLD_FOLDER) -> None:
 
 
 def describe_endpoints(world: RunningWorld) -> list[str]:
-    """Return lines that name the addresses of a running world and show how to ask them."""
+    """Return lines with the addresses of a running world and example requests."""
     return [
         f"The embedded world {world.digest[:12]} is up; page views, page ids and revision ids in it are made up.",
         *(f"  {name:10} {url}" for name, url in world.endpoints.items()),
@@ -200,7 +200,7 @@ def _describe_world(digest: str, sparql_url: str, app_url: str) -> RunningWorld:
 
 @contextmanager
 def _running_oxigraph(store: Path, port: int) -> Iterator[int]:
-    """Run the SPARQL server; give its port once it listens, trying other free ports when one was taken meanwhile."""
+    """Run the SPARQL server and yield its port once it listens; retry if another process took a free port."""
     for _ in range(1 if port else _PORT_TRIES):
         chosen = port or free_port()
         log = store.parent / f"{store.name}-{chosen}.log"
@@ -229,14 +229,14 @@ def _running_oxigraph(store: Path, port: int) -> Iterator[int]:
 
 @contextmanager
 def _running_app(data: WorldData, sparql_url: str, port: int) -> Iterator[int]:
-    """Run the app in a thread; give its port once it listens."""
-    # the web framework is imported only when something is served
+    """Run the app in a thread; yield its port once it listens."""
+    # import the web framework only to serve
     import uvicorn
 
     from factmill.tasks.world.app import make_app
     from factmill.tasks.world.faults import CuttableProtocol
 
-    # asyncio sends small answers at once only over sockets that say they are TCP; others wait some 40 ms
+    # asyncio sends small responses at once only on sockets declared as TCP; others wait some 40 ms
     with socket.socket(proto=socket.IPPROTO_TCP) as listener:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

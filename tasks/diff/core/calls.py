@@ -1,20 +1,20 @@
-"""The calls of one row in two builds: which of them differ, in what, and why.
+"""Find which calls of one row differ between two builds, in what, and why.
 
-A call that asks the same and is answered alike is no difference, whatever its key: services of the embedded world are
-named by the content of the whole world, so the keys of all calls change with any of its items.
+Two calls with equal request and reply do not differ, whatever their keys: services of the embedded world are named by
+the content of the whole world, so the keys of all calls change with any of its items.
 
 | the calls differ in | cause |
 |---|---|
 | the prompt's digest | prompt |
 | the model's name | model |
-| a moment or window of days | epoch, or the parameter that sets it |
+| a time or window of days | epoch, or the parameter that sets it |
 | samples, a limit, a language | parameter |
 | a list of properties | list |
 | the reply, and the model's address or digest | model |
-| the reply alone, of a model, or the scripted reply | reply |
-| the reply of a service, and its query was edited | query; where the service may say something else too, one of the two |
-| the reply of a service | world |
-| variables, names, titles | none of its own: what made them differ, differs before |
+| only a model's reply, or the scripted reply | reply |
+| a service's reply, and its query was edited | query; "one of" query and world if the service may have changed too |
+| a service's reply | world |
+| variables, names, titles | none here: traced to an earlier difference |
 """
 
 from collections import defaultdict
@@ -28,19 +28,19 @@ from factmill.tasks.diff.core.changes import Cause
 from factmill.tasks.diff.core.locks import Locks
 
 _ASKED_BY = ("model", "prompt_digest", "temperature", "max_tokens", "profile", "script")
-"""Parts that say who is asked and how; the others say what."""
+"""Call parts that choose the model and how it is asked; the other parts are the request."""
 _FOLLOW = ("correction", "rejected", "turns")
-"""Parts that follow from what the model said before."""
+"""Call parts that follow from the model's earlier replies."""
 _MOST_PAIRED = 40
-"""Calls of a stage that are paired with those they are most like; of more, only those that ask the same are."""
+"""Most unmatched calls of a stage that are paired by similarity; beyond it only equal requests are paired."""
 
 
 @dataclass(frozen=True, slots=True)
 class SeenCall:
-    """A recorded call that a row of one of the builds rests on."""
+    """A recorded call of one build that a row was made from."""
 
     position: int
-    """Of its stage, from 1."""
+    """Position of its stage, from 1."""
     stage: str
     operation: str
     service: str
@@ -48,48 +48,48 @@ class SeenCall:
     key: str
     status: str
     reply: Any
-    """Its body; of a failed call what the error says."""
+    """Response body; for a failed call the error message."""
     asked_at: str = ""
-    """Day (ISO 8601)."""
+    """Date (ISO 8601)."""
 
     @property
     def is_of_model(self) -> bool:
-        """True where a model answers: its reply may differ whenever it is asked."""
+        """True where a model replies; its reply may vary between calls."""
         known = find_operation(self.operation)
         return known is not None and known.service in ("model", "translator")
 
     def list_asked(self) -> dict[str, Any]:
-        """Return what it asks, by name; variables of a prompt by theirs."""
+        """Return the request parts by name; a prompt's variables as `$name`."""
         asked = {name: value for name, value in self.parts.items() if name not in (*_ASKED_BY, "variables")}
         return asked | {f"${name}": value for name, value in self.parts.get("variables", {}).items()}
 
 
 @dataclass(frozen=True, slots=True)
 class Divergence:
-    """Where the calls of a row part: a call that only one of the builds made, or that differs in question or reply."""
+    """A difference in a row's calls: a call that one build alone made, or a pair with another request or reply."""
 
     before: SeenCall | None
     after: SeenCall | None
 
     @property
     def either(self) -> SeenCall:
-        """Return the call of the later build, or else of the earlier one."""
+        """Return the later build's call, or else the earlier build's."""
         call = self.after or self.before
         assert call is not None
         return call
 
     @property
     def is_paired(self) -> bool:
-        """True where both builds asked."""
+        """True where both builds made the call."""
         return self.before is not None and self.after is not None
 
     @property
     def replies_differ(self) -> bool:
-        """True where there are two replies that are not the same."""
+        """True where there are two replies and they differ."""
         return bool(self.before and self.after and _replied(self.before) != _replied(self.after))
 
     def asked_otherwise(self) -> dict[str, tuple[Any, Any]]:
-        """Return what the two ask otherwise: name → before, after; but for what follows from a model's first reply."""
+        """Return changed request parts: name → (before, after), without parts that follow from a model's replies."""
         if not (self.before and self.after):
             return {}
         old, new = self.before.list_asked(), self.after.list_asked()
@@ -97,12 +97,12 @@ class Divergence:
         return {name: (old.get(name), new.get(name)) for name in names if old.get(name) != new.get(name)}
 
     def differs_in(self, name: str) -> bool:
-        """True where the calls have this part otherwise."""
+        """True where this part differs between the calls."""
         return bool(self.before and self.after and self.before.parts.get(name) != self.after.parts.get(name))
 
 
 def find_divergences(before: Sequence[SeenCall], after: Sequence[SeenCall]) -> list[Divergence]:
-    """Return where the calls of a row part, in the order of stages; within one, those that ask the same come first."""
+    """Return a row's call differences in stage order; within a stage, pairs with equal requests come first."""
     groups: dict[tuple[int, str, str], tuple[list[SeenCall], list[SeenCall]]] = defaultdict(lambda: ([], []))
     for side, calls in enumerate((before, after)):
         for call in calls:
@@ -118,7 +118,7 @@ def find_divergences(before: Sequence[SeenCall], after: Sequence[SeenCall]) -> l
 
 
 def _pair(before: Sequence[SeenCall], after: Sequence[SeenCall]) -> Iterator[Divergence]:
-    """Pair calls that ask the same, then those that differ in the fewest parts."""
+    """Pair calls with equal requests, then those that differ in the fewest parts."""
     wanted: dict[str, list[SeenCall]] = defaultdict(list)
     for call in before:
         wanted[canonical_json(call.list_asked())].append(call)
@@ -143,7 +143,7 @@ def _pair(before: Sequence[SeenCall], after: Sequence[SeenCall]) -> Iterator[Div
 
 
 def _differ(pair: Divergence) -> bool:
-    """True where a pair that asks the same is answered otherwise, or is asked of another model or by another prompt."""
+    """True where a pair with equal requests has different replies, models or prompts."""
     return pair.replies_differ or any(map(pair.differs_in, _ASKED_BY))
 
 
@@ -159,12 +159,12 @@ _LONGEST = 60
 
 
 def is_settled_by_input(name: str) -> bool:
-    """True for what an input of the build says and no earlier reply: it needs no tracing."""
+    """True for a part set by an input of the build, not by an earlier reply; it needs no tracing."""
     return name in _MOMENTS or name in _PARAMETERS or name in _LISTED
 
 
 def find_own_causes(found: Divergence, locks: Locks) -> list[Cause]:
-    """Return why a call differs, but for what follows from earlier ones; none where nothing else differs."""
+    """Return why a call differs, without effects of earlier calls; empty where nothing else differs."""
     if not (found.before and found.after):
         return []
     asked = found.asked_otherwise()
@@ -175,7 +175,7 @@ def find_own_causes(found: Divergence, locks: Locks) -> list[Cause]:
 
 
 def join(causes: Sequence[Cause], told: str = "") -> Cause:
-    """Return the one cause of several that may be it."""
+    """Merge several possible causes into one of kind "one of"."""
     unique = list(dict.fromkeys(causes))
     if len(unique) == 1:
         return replace(unique[0], told=told or unique[0].told)
@@ -245,7 +245,7 @@ def _find_why_service(before: SeenCall, after: SeenCall, locks: Locks) -> Cause:
 
 
 def _tell_answer(before: SeenCall, after: SeenCall) -> str:
-    """Return what a service says otherwise: of a page its revisions."""
+    """Describe how a service's reply changed; for a page, its revisions."""
     subject = _subject(after)
     if isinstance(before.reply, dict) and isinstance(after.reply, dict):
         old, new = before.reply.get("revid"), after.reply.get("revid")
@@ -266,7 +266,7 @@ def _digest(call: SeenCall) -> str:
 
 
 def _name_role(before: str, after: str, locks: Locks) -> str:
-    """Return the roles in which one model took the place of another, by what the locks call them."""
+    """Return the roles, as the manifests name them, in which one model replaced another."""
     models = [each for each in locks.changes if each.cause.kind == "model"]
     roles = [each.cause.what for each in models if (str(each.before), str(each.after)) == (before, after)]
     return ", ".join(roles) or after.partition("@")[0]

@@ -1,10 +1,10 @@
-"""Why a row differs: the first difference between two builds that explains what is seen of it.
+"""Explain why a row differs: find the first difference between two builds that accounts for the change.
 
-What differs is traced back: a column to the last reply that shows its change (`shows`), a call's variable to the
-earlier reply, or to the column of the source, that shows its own, until a call is reached that differs for a reason of its
-own (calls.py). Where no reply shows a change (a score, a row that is rejected for a number) the first call that differs
-for a reason of its own is the cause. Where none does, an input that no call tells of is: a list, a parameter, code; and
-where several such differ, it is one of them, and that is said.
+A change is traced backwards: from a column to the last reply that contains its change (`shows`), from a call's variable to
+the earlier reply or source column that contains its own, until a call differs for a direct reason (calls.py). Where
+no reply contains the change (a score, a row rejected for a number), the first call with a direct reason is the cause. If
+there is none, the cause is an input that no call records: a list, a parameter, code; several such inputs give one
+cause of kind "one of".
 """
 
 import re
@@ -19,13 +19,13 @@ from factmill.tasks.diff.core.locks import Locks
 
 _WORD = re.compile(r"\w+")
 _SHORTEST = 3
-"""Characters that a text must have for standing in another to say anything."""
+"""Least characters of a text for a substring match to count."""
 _LEAST = 10
-"""Numbers below are everywhere."""
+"""Smaller numbers are too common to trace."""
 
 
 def shows(given: tuple[Any, Any], taken: tuple[Any, Any]) -> bool:
-    """True where what is new (or gone) in `taken` stands in what is new (or gone) in `given`; both are (before, after)."""
+    """True where what `taken` gained (or lost) is contained in what `given` gained (or lost); both: (before, after)."""
     gone, come = _split(given)
     lost, won = _split(taken)
     if _stands_in(won, come) or _stands_in(lost, gone):
@@ -37,7 +37,7 @@ def shows(given: tuple[Any, Any], taken: tuple[Any, Any]) -> bool:
 
 
 def _share_words(wanted: frozenset[str], found: frozenset[str]) -> bool:
-    """True where at least half of the words stand among others: a text may have been cleaned, or put in another form."""
+    """True where at least half of `wanted` is in `found`; a text may have been cleaned or reformatted."""
     return bool(wanted) and 2 * len(wanted & found) >= len(wanted)
 
 
@@ -51,12 +51,12 @@ def _words_of(text: str) -> frozenset[str]:
 
 
 def holds(value: Any, parts: Iterable[Any]) -> bool:
-    """True where every text and number of these stands in a value, whole."""
+    """True where a value contains every text and number of `parts`, whole."""
     return all(_list_leaves(part) <= _list_leaves(value) for part in parts)
 
 
 def _split(change: tuple[Any, Any]) -> tuple[frozenset[str], frozenset[str]]:
-    """Return what only the value before holds, and what only the one after does."""
+    """Return the texts and numbers that only the old value has, and those that only the new one has."""
     before, after = map(_list_leaves, change)
     return before - after, after - before
 
@@ -93,7 +93,7 @@ def _walk(value: Any) -> Iterator[str]:
 
 
 _OF_NO_CALL = ("embedder", "answers")
-"""Models whose work is not recorded: sentence encoders, and models under test that are built in or told by a file."""
+"""Models without recorded calls: sentence encoders, and models under test that are built in or read from a file."""
 _OTHER_ROWS = Cause("other rows", "", "rows are weighed together, and others of them changed")
 UNEXPLAINED = Cause("unexplained", "", "its calls and replies are the same, and so is every input that could touch it")
 _NOT_TOLD = Cause(
@@ -105,38 +105,38 @@ _ASKED_ANEW = Cause(
     "reply", "", "services and models that may answer otherwise were asked, and releases hold no replies"
 )
 _DECIDED = ("dropped_in_review", "not_reviewed")
-"""Reasons of rejects that a reviewer, or the policy, decides on."""
+"""Reject reasons set by a reviewer or by the policy."""
 
 
 @dataclass(frozen=True)
 class RowFacts:
-    """What is known of a row that differs."""
+    """Evidence about a differing row."""
 
     divergences: Sequence[Divergence]
     columns: Sequence[ColumnChange] = ()
     fate: Fate | None = None
     source: Cause | None = None
-    """Why the source's own columns differ; None where they do not, or no file says them."""
+    """Why the source columns differ; None where they do not, or no file holds them."""
     given: Sequence[ColumnChange] = ()
-    """Those columns."""
+    """The changes of the source columns."""
     unseen: Sequence[Cause] = ()
-    """Inputs that differ and may touch it, of which no call and no column tells."""
+    """Changed inputs that may affect the row but show in no call or column."""
     decisions: Sequence[tuple[Mapping[str, Any] | None, Mapping[str, Any] | None]] = ()
-    """Decisions about the row that differ."""
+    """Changed decisions about the row: (before, after)."""
     others_changed: bool = False
-    """True where other rows changed and a stage weighs rows together."""
+    """True where other rows changed and a stage compares rows with each other."""
     is_weighed: bool = False
-    """True of a row that such a stage rejects in one of the builds."""
+    """True where such a stage rejects the row in one of the builds."""
     has_calls: bool = True
-    """False of releases, which hold none."""
+    """False for releases, which have no calls."""
     left_out: str = ""
-    """Why a release was made without such rows; empty where it was not."""
+    """Why a release was made without such rows; empty: it was not."""
     narrowing: frozenset[str] = frozenset()
-    """Parameters that say how much is read, and of what."""
+    """Parameters that limit how much is read, and of what."""
 
 
 def explain_row(facts: RowFacts, locks: Locks) -> tuple[Cause, ...]:
-    """Return why a row differs, the first in the order of stages first; UNEXPLAINED alone where nothing tells."""
+    """Return why a row differs, in stage order; UNEXPLAINED alone where nothing explains it."""
     if facts.left_out:
         return (Cause("left out", "", facts.left_out),)
     tracer = _Tracer(facts, locks)
@@ -156,18 +156,18 @@ class _Tracer:
     facts: RowFacts
     locks: Locks
     own: list[list[Cause]] = field(init=False)
-    """Of each divergence, why it differs but for what follows from earlier ones."""
+    """Direct causes of each divergence, without effects of earlier ones."""
 
     def __post_init__(self) -> None:
         self.own = [find_own_causes(each, self.locks) for each in self.facts.divergences]
 
     def order(self, cause: Cause) -> tuple[bool, int]:
-        """Return where a cause comes in among a row's: the source's first, what no call tells of last."""
+        """Return a cause's sort key: source and decision first, causes that no call shows last."""
         at = next((at for at, own in enumerate(self.own) if cause in own), len(self.own))
         return cause.kind not in ("source", "decision") and at == len(self.own), at if cause.stage else -1
 
     def trace_fate(self, fate: Fate) -> list[Cause]:
-        """Return why one build published a row and the other did not."""
+        """Return why only one build published the row."""
         policy = [each for each in self.locks.of("decision") if each.what == "policy"]
         if fate.reason in _DECIDED and (decided := [*self._list_decisions(), *policy]):
             return decided
@@ -177,7 +177,7 @@ class _Tracer:
         return traced or self._fall_back(len(self.own))
 
     def trace_unread(self) -> list[Cause]:
-        """Return why only one build read a row: its source, what it was drawn from, or how much was to be read."""
+        """Return why only one build read the row: its source, what it was drawn from, or a limit on what is read."""
         limits = [each for each in self.locks.of("parameter") if each.what in self.facts.narrowing]
         if self.facts.source:
             return [join([self.facts.source, *limits])]
@@ -186,12 +186,12 @@ class _Tracer:
         return [join(limits)] if limits else self._fall_back(0)
 
     def trace_column(self, column: ColumnChange) -> list[Cause]:
-        """Return why a column is otherwise."""
+        """Return why a column changed."""
         change = (column.before, column.after)
         return self._trace(change, len(self.own)) or self._fall_back(len(self.own))
 
     def _trace(self, change: tuple[Any, Any], upto: int) -> list[Cause]:
-        """Return what made a value differ, by the last reply or else the input that shows it; none where nothing does."""
+        """Return why a value changed, by the last reply or else the input that contains the change; may be empty."""
         for at in reversed(range(upto)):
             found = self.facts.divergences[at]
             if shows((_tell_reply(found.before), _tell_reply(found.after)), change):
@@ -207,7 +207,7 @@ class _Tracer:
         return [each.cause for each in self.locks.changes if _says((each.before, each.after), change)][:1]
 
     def _find_origins(self, at: int) -> list[Cause]:
-        """Return why a call differs: for reasons of its own, and for those that made its question differ."""
+        """Return why a call differs: its direct causes and those of its changed request."""
         found = self.facts.divergences[at]
         causes = list(self.own[at])
         for name, change in found.asked_otherwise().items():
@@ -216,7 +216,7 @@ class _Tracer:
         return list(dict.fromkeys(causes)) or self._fall_back(at)
 
     def _fall_back(self, upto: int) -> list[Cause]:
-        """Return the first reason before a place, where no text shows which it was."""
+        """Return the first possible cause before `upto`, where no text shows which it is."""
         if decisions := list(self._list_decisions()):
             return decisions
         if self.facts.source or not self.facts.has_calls:
@@ -230,7 +230,7 @@ class _Tracer:
         weak = [
             own[0]
             for own, each in zip(self.own[:upto], self.facts.divergences, strict=False)
-            if own and (each.replies_differ or not each.is_paired)  # what is answered alike changed nothing
+            if own and (each.replies_differ or not each.is_paired)  # an equal reply changes nothing
         ]
         if weak and not unseen:
             return [weak[0]]
@@ -239,7 +239,7 @@ class _Tracer:
         return [join([*weak[:1], *unseen])] if weak or unseen else []
 
     def _tell_possible(self) -> Cause:
-        """Return what the locks alone tell: the input that differs, or that it is one of several."""
+        """Return the cause from the manifests alone: the changed input, or "one of" several."""
         possible = [each.cause for each in self.locks.changes if each.cause.kind != "source"]
         possible += self.facts.unseen
         if not possible:
@@ -247,7 +247,7 @@ class _Tracer:
         return join([*possible, _ASKED_ANEW] if self.locks.may_answer_otherwise else possible)
 
     def _list_unseen(self) -> list[Cause]:
-        """Return the inputs that differ and of which no recorded call would tell."""
+        """Return the changed inputs that no recorded call would show."""
         unseen = [*self.facts.unseen, *self.locks.of("list", "parameter", "code")]
         unseen += [each for each in self.locks.of("model") if each.what in _OF_NO_CALL]
         unseen += [each for each in self.locks.of("decision") if each.what == "policy"]
@@ -262,22 +262,22 @@ class _Tracer:
 
 
 def _tell_reply(call: Any) -> Any:
-    """Return what a column may have of a call: its reply, who gave it, and its revision."""
+    """Return what a column may take from a call: reply, service, model, revision."""
     if call is None:
         return None
     return [call.reply, call.service, call.parts.get("model"), call.parts.get("revid")]
 
 
 def _is_read(found: Divergence) -> bool:
-    """True where a reply that differs is sure to have been read whole: a model's."""
+    """True for a changed model reply, which is surely read whole."""
     return found.either.is_of_model and found.replies_differ
 
 
 def _says(given: tuple[Any, Any], change: tuple[Any, Any]) -> bool:
-    """True where an input has just these two values."""
+    """True where an input changed between exactly these two values."""
     return given == change and given[0] != given[1]
 
 
 def _is_graph(identity: Any) -> bool:
-    """True for a Wikidata on this machine, of which no look-up is recorded."""
+    """True for a local Wikidata graph, whose look-ups are not recorded."""
     return isinstance(identity, str) and not identity.startswith(("http", "embedded-"))

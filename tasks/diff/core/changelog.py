@@ -1,4 +1,4 @@
-"""A dataset's changelog: what is new, gone and otherwise since an earlier release, by cause, in Markdown."""
+"""Render a dataset's changelog in Markdown: rows added, removed and changed since an earlier release, by cause."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -16,16 +16,16 @@ from factmill.tasks.diff.core.changes import (
 from factmill.tasks.text.whole import clean, escape_markdown
 
 _EXAMPLES = 3
-"""Rows told of each cause."""
+"""Example rows per cause."""
 _COLUMNS = 3
-"""Columns told of each of them."""
+"""Columns shown per example row."""
 _LONGEST = 160
 
 
 def render_changelog(diff: Diff, previous_version: str) -> str:
-    """Return what changed since a release (`previous_version`: what it is called) as Markdown.
+    """Return as Markdown what changed since the release called `previous_version`.
 
-    It names rows, columns and the beginnings of their values, but nothing of tables whose answers are held out.
+    It shows rows, columns and the beginnings of their values, but no values of held-out tables.
     """
     counts = diff.counts()
     told = [f"# Changes since {escape_markdown(previous_version)}", ""]
@@ -101,7 +101,7 @@ def _tell_beside(diff: Diff) -> Iterator[str]:
 
 
 def _quote(row_id: str) -> str:
-    """Return an id as code of Markdown; a category or file that stands in it may hold anything."""
+    """Return an id as Markdown code; a category or file name in it may hold any character."""
     return f"`{clean(' '.join(row_id.split())).replace('`', chr(39))}`"
 
 

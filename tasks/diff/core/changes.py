@@ -1,4 +1,4 @@
-"""What changed from one build to another, as data, and how changed values stand in a line."""
+"""Data classes for the changes between two builds, and formatting of changed values."""
 
 import json
 from collections import Counter
@@ -45,31 +45,31 @@ MEANINGS: Mapping[CauseKind, str] = {
     "not told": "releases are compared, which hold no recorded calls, and their locks do not tell it",
     "unexplained": "nothing that is recorded explains it",
 }
-"""Kind of a cause → what it says."""
+"""Cause kind → its meaning."""
 KINDS: tuple[Kind, ...] = ("added", "removed", "changed")
 
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """Why a row is otherwise."""
+    """Why a row changed."""
 
     kind: CauseKind
     what: str
-    """The input by name: a prompt, a list, a service, a parameter; rows are counted by kind and name."""
+    """Name of the input: a prompt, list, service or parameter; rows are counted by kind and name."""
     told: str = ""
-    """What of it is other, in a line: `item_facts of Q42 says otherwise`."""
+    """What changed in it, in one line: `item_facts of Q42 says otherwise`."""
     stage: str = ""
-    """Where the row's calls first tell of it; empty where none does."""
+    """Stage whose calls first show it; empty if none does."""
 
     @property
     def label(self) -> str:
-        """Kind and name, by which rows are counted."""
+        """Kind and name; rows are counted by it."""
         return f"{self.kind}: {self.what}" if self.what else self.kind
 
 
 @dataclass(frozen=True, slots=True)
 class InputChange:
-    """An input of the two locks that differs."""
+    """An input that differs between the two manifests."""
 
     cause: Cause
     before: Any
@@ -78,65 +78,65 @@ class InputChange:
 
 @dataclass(frozen=True, slots=True)
 class ColumnChange:
-    """A column with other content."""
+    """A column whose value changed."""
 
     name: str
     before: Any
     after: Any
     table: str = ""
-    """Where it is no column of the main table."""
+    """Its table; empty for the main table."""
     withheld: bool = False
-    """True where the table's answers are held out: before and after are None then."""
+    """True where the table is held out; before and after are then None."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fate:
-    """What became of a row that one of the builds does not publish."""
+    """What happened to a row in the build that does not publish it."""
 
     build: Literal["before", "after"]
     stage: str
     reason: str
-    """Of a reject; `merged` for a row united with another."""
+    """Reject reason; `merged` for a row merged into another."""
     detail: str
 
 
 @dataclass(frozen=True, slots=True)
 class RowChange:
-    """A row that is added, removed or changed."""
+    """An added, removed or changed row."""
 
     kind: Kind
     id: str
-    """In the later build; in the earlier one for a removed row."""
+    """Id in the later build; for a removed row in the earlier one."""
     id_before: str
     """Empty for an added row."""
     causes: tuple[Cause, ...]
-    """The first in the order of stages comes first; never empty."""
+    """In stage order; never empty."""
     columns: tuple[ColumnChange, ...] = ()
-    """Of a changed row."""
+    """Changed columns; of changed rows only."""
     shown: Mapping[str, Any] = field(default_factory=dict)
-    """Columns by which readers know the row, as it is in the later build, or was."""
+    """Columns that identify the row to readers, from the later build if it has the row."""
     fate: Fate | None = None
 
     @property
     def cause(self) -> Cause:
-        """The first of its causes, by which it is counted."""
+        """First cause; the row is counted by it."""
         return self.causes[0]
 
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """One of the two builds."""
+    """One of the compared builds."""
 
     build_id: str
     rows: int
     published: str
-    """Day (ISO 8601)."""
+    """Date (ISO 8601)."""
     caution: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Diff:
-    """All that changed from one build to another."""
+    """All changes from one build to another."""
 
     benchmark: str
     title: str
@@ -144,15 +144,15 @@ class Diff:
     after: Compared
     inputs: Sequence[InputChange]
     same: int
-    """Rows that say the same."""
+    """Rows with equal content."""
     remade: int
-    """Of these, rows that another call, or another place of the source, gave."""
+    """Of these, rows made from another call or source position."""
     rows: Sequence[RowChange]
-    """By kind, then by id."""
+    """Sorted by kind, then id."""
     tables: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
-    """Other published tables → rows added, removed and changed by id, where there are any."""
+    """Companion table → rows added, removed and changed, by id; only tables that changed."""
     new_columns: Sequence[str] = ()
-    """Columns that builds of the earlier one's time did not have: no change of rows."""
+    """Columns that one of the builds was made without; they change no row."""
 
     @property
     def differs(self) -> bool:
@@ -160,12 +160,12 @@ class Diff:
         return bool(self.rows)
 
     def counts(self) -> dict[Kind, int]:
-        """Return kind of change → rows."""
+        """Return kind of change → number of rows."""
         found = Counter(row.kind for row in self.rows)
         return {kind: found[kind] for kind in KINDS}
 
     def count_causes(self) -> dict[str, dict[Kind, int]]:
-        """Return cause (its label) → kind of change → rows, the most frequent first."""
+        """Return cause label → kind of change → number of rows, most frequent first."""
         found = Counter((row.cause.label, row.kind) for row in self.rows)
         totals = Counter(row.cause.label for row in self.rows)
         return {
@@ -175,16 +175,16 @@ class Diff:
 
 
 def count_unexplained(diff: Diff) -> int:
-    """Return the rows of which nothing tells why they changed."""
+    """Return the number of rows whose change has no explanation."""
     return sum(row.cause.kind == "unexplained" for row in diff.rows)
 
 
 _LEAD = 20
-"""Characters told before the first difference of two long texts."""
+"""Characters shown before the first difference of two long texts."""
 
 
 def tell_value(value: Any) -> str:
-    """Return a column's value as text: texts as they are, lists and records as JSON, a dash for none."""
+    """Return a value as text: texts unchanged, lists and records as JSON, a dash for None."""
     if value is None:
         return "–"
     if isinstance(value, str):
@@ -193,12 +193,12 @@ def tell_value(value: Any) -> str:
 
 
 def tell_line(value: Any, longest: int) -> str:
-    """Return a value in one line, cleaned and cut where it is long."""
+    """Return a value as one line, cleaned and cut to `longest`."""
     return _cut(" ".join(tell_value(value).split()), 0, longest)
 
 
 def tell_pair(before: Any, after: Any, longest: int) -> tuple[str, str]:
-    """Return two values in a line each; of long ones the part from shortly before their first difference on."""
+    """Return two values as one line each; long ones start shortly before their first difference."""
     old, new = (" ".join(tell_value(each).split()) for each in (before, after))
     if max(len(old), len(new)) <= longest:
         return clean(old), clean(new)
@@ -207,16 +207,16 @@ def tell_pair(before: Any, after: Any, longest: int) -> tuple[str, str]:
 
 
 def cut_pair(before: Any, after: Any, longest: int) -> tuple[str, str]:
-    """Return two values as they are, lines kept, but of long ones the part from shortly before their first difference on."""
+    """Return two values with line breaks; long ones start shortly before their first difference."""
     old, new = tell_value(before), tell_value(after)
     start = max(_count_alike(old, new) - _LEAD, 0) if max(len(old), len(new)) > longest else 0
     return _cut(old, start, longest), _cut(new, start, longest)
 
 
 def _count_alike(old: str, new: str) -> int:
-    """Return how many characters two texts begin with alike."""
+    """Return the length of the common prefix of two texts."""
     low, high = 0, min(len(old), len(new))
-    while low < high:  # halving: texts of a megabyte are compared whole some twenty times, not letter by letter
+    while low < high:  # bisection: some twenty whole comparisons of megabyte texts, not one per character
         middle = (low + high + 1) // 2
         low, high = (middle, high) if old[:middle] == new[:middle] else (low, middle - 1)
     return low

@@ -1,4 +1,4 @@
-"""What two locks of one benchmark differ in, input by input."""
+"""Compare the manifests of two builds of one benchmark, input by input."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -9,25 +9,25 @@ from factmill.tasks.diff.core.changes import Cause, CauseKind, InputChange
 _OF_EPOCH = ("epoch", "views_from", "views_to")
 _MODELS_OF_PARAMS = ("embedder", "translator", "perplexity")
 _UNITS, _FILES = "units", "files"
-"""Input that lists the kinds of sets that questions are made of, beside all files of questions (FanOutQA's)."""
+"""FanOutQA's input that lists the set kinds for questions, and its entry for all question files."""
 _TOLD_ELSEWHERE = ("params", "reviewing", _UNITS, *_OF_EPOCH, *_MODELS_OF_PARAMS)
 _ASSETS: Mapping[str, CauseKind] = {"prompts": "prompt", "lists": "list", "queries": "query", "scripted": "reply"}
 _EMBEDDED = "embedded-"
 _MOST_CODE = 3
-"""So many changes of code are named each in a cause."""
+"""Most code changes that are named one by one in a cause."""
 Lock = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
 class Locks:
-    """Two locks, and what they differ in."""
+    """Two manifests and their differences."""
 
     before: Lock
     after: Lock
     changes: tuple[InputChange, ...]
 
     def of(self, *kinds: CauseKind) -> list[Cause]:
-        """Return the differences of these kinds; many of code as one."""
+        """Return the causes of these kinds; more than 3 of code become one."""
         found = [each.cause for each in self.changes if each.cause.kind in kinds]
         code = [each for each in found if each.kind == "code"]
         if len(code) <= _MOST_CODE:
@@ -37,12 +37,12 @@ class Locks:
         return [each for each in found if each.kind != "code"] + [summary]
 
     def find(self, kind: CauseKind, what: str) -> Cause | None:
-        """Return a difference by kind and name."""
+        """Return a cause by kind and name, or None."""
         return next((each for each in self.of(kind) if each.what == what), None)
 
     @property
     def may_answer_otherwise(self) -> bool:
-        """True where a service or model may answer the same question otherwise another time."""
+        """True where a service or model may reply differently to a repeated request."""
         return any(
             not (lock.get("scripted") or lock.get("rules"))
             or any(str(each).startswith("http") for each in lock["services"].values())
@@ -50,7 +50,7 @@ class Locks:
         )
 
     def name_service(self, identity: str) -> str:
-        """Return the name of a service by what it is known by in either build; its identity where it has none."""
+        """Return the service name that either build gives an identity; the identity itself if there is none."""
         for lock in (self.after, self.before):
             for name, known in lock["services"].items():
                 if known == identity:
@@ -58,18 +58,18 @@ class Locks:
         return identity
 
     def is_same_file(self, name: str) -> bool | None:
-        """True where both builds read a file of this name with the same bytes; None where neither has one."""
+        """True where both builds read this file with the same bytes; None where neither has it."""
         found = [_files(lock).get(name) for lock in (self.before, self.after)]
         return None if found == [None, None] else found[0] == found[1]
 
     def has_file(self, name: str) -> tuple[bool, bool]:
-        """Return whether either build read a file of this name: before, after."""
+        """Return whether each build read this file: (before, after)."""
         before, after = (name in _files(lock) for lock in (self.before, self.after))
         return before, after
 
 
 def compare_locks(before: Lock, after: Lock) -> Locks:
-    """Return what two locks of one benchmark differ in."""
+    """Compare two manifests of one benchmark."""
     return Locks(before, after, tuple(_list_changes(before, after)))
 
 
@@ -89,7 +89,7 @@ def _list_changes(before: Lock, after: Lock) -> Iterator[InputChange]:
 
 
 def _list_code(before: str | Mapping[str, Any], after: str | Mapping[str, Any]) -> Iterator[InputChange]:
-    """Yield the definitions, rooms and libraries that differ; a lock that holds one digest of all code names none."""
+    """Yield changed definitions, packages and libraries; a manifest with one digest of all code gives one change."""
     if isinstance(before, str) or isinstance(after, str):
         if before != after:
             yield _change(
@@ -106,7 +106,7 @@ def _list_code(before: str | Mapping[str, Any], after: str | Mapping[str, Any]) 
 
 
 def _list_services(before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[InputChange]:
-    """Yield the services that differ; those of the embedded world are told once, since its content names them all."""
+    """Yield changed services; those of the embedded world count once, since its content names them all."""
     found = _differing(before, after)
     embedded = [each for each in found if all(str(identity).startswith(_EMBEDDED) for identity in each[1:])]
     if embedded:
@@ -140,7 +140,7 @@ def _list_params(before: Mapping[str, Any], after: Mapping[str, Any], epoch_told
         elif name not in _TOLD_ELSEWHERE:
             yield _change("parameter", name, old, new)
     for name, old, new in _differing(before.get("params", {}), after.get("params", {})):
-        if not (name == "model" and "source_digest" in after):  # the model that an evaluation measures: its author
+        if not (name == "model" and "source_digest" in after):  # the measured model, listed as the author
             yield _change("parameter", name, old, new)
     old, new = (each.get("reviewing") or {} for each in (before, after))
     if old.get("policy") != new.get("policy"):
@@ -159,7 +159,7 @@ def _count_decisions(before: Mapping[str, Any], after: Mapping[str, Any]) -> Inp
 def list_decisions(
     locks: Locks, row_ids: Sequence[str]
 ) -> list[tuple[Mapping[str, Any] | None, Mapping[str, Any] | None]]:
-    """Return the decisions about a row that differ: (before, after), None where there is none."""
+    """Return the changed decisions about a row: (before, after), None where there is none."""
     old, new = (_decisions(lock["params"].get("reviewing") or {}) for lock in (locks.before, locks.after))
     return [
         (old.get(item), new.get(item))

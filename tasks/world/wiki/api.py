@@ -1,4 +1,4 @@
-"""The Action API over HTTP: /w/api.php, GET and POST, with errors, warnings and maxlag as MediaWiki has them; and action=parse."""
+"""MediaWiki's Action API over HTTP: /w/api.php (GET, POST) with its errors, warnings and maxlag; and action=parse."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -28,7 +28,7 @@ from factmill.tasks.world.wiki.request import ApiError, Parameters, Shape
 _PROPS = ("text", "categories", "links", "images", "externallinks", "revid", "displaytitle", "properties")
 _EXTERNAL = re.compile(r'<a rel="nofollow" class="external [^"]*" href="([^"]+)"')
 _WRITTEN = "wikitext"
-"""What is known as a property, and never there: pages are kept as the HTML that is shown of them."""
+"""A known property that is never present: pages are stored as rendered HTML."""
 _IGNORED = (
     *("disableeditsection", "disabletoc", "disablelimitreport"),
     *("contentmodel", "contentformat", "useskin", "parser"),
@@ -36,7 +36,7 @@ _IGNORED = (
 
 
 def run_parse(wiki: Wiki, params: Parameters, shape: Shape) -> dict[str, Any]:
-    """Return the reply to action=parse, warnings aside."""
+    """Return the response to action=parse, without warnings."""
     wanted = set(params.known_values("prop", (*_PROPS, _WRITTEN), "parse", "|".join(_PROPS)))
     for ignored in _IGNORED:
         params.text(ignored)
@@ -53,7 +53,7 @@ def run_parse(wiki: Wiki, params: Parameters, shape: Shape) -> dict[str, Any]:
 
 
 def _find_revision(wiki: Wiki, params: Parameters) -> tuple[Page, Revision, list[tuple[str, Title]]]:
-    """Return the page and revision that are asked for, and the redirects on the way; ApiError when there is none."""
+    """Return the requested page and revision, and the redirects followed; ApiError if there is none."""
     oldid, pageid, name = params.integer("oldid"), params.integer("pageid"), params.text("page")
     given = [n for n, value in (("oldid", oldid), ("pageid", pageid), ("page", name)) if value is not None]
     if len(given) > 1:
@@ -92,7 +92,7 @@ def _parts(wiki: Wiki, page: Page, revision: Revision, shape: Shape) -> dict[str
         return {"ns": title.namespace, "title": title.full, "exists": exists}
 
     html = revision.text
-    if page.short_description:  # which readers do not see
+    if page.short_description:  # hidden from readers
         classes, text = "shortdescription nomobile noexcerpt noprint searchaux", escape(page.short_description, False)
         html = f'<div class="{classes}" style="display:none">{text}</div>\n{html}'
     html = f'<div class="mw-content-ltr mw-parser-output" lang="en" dir="ltr">{html}\n</div>'
@@ -126,7 +126,7 @@ def make_wiki_routes(wiki: Wiki) -> APIRouter:
 
 
 def answer(wiki: Wiki, given: Mapping[str, str], lag: float) -> Response:
-    """Return the reply to a request with these parameters, at a replication lag of `lag` seconds."""
+    """Return the response to a request with these parameters, at a replication lag of `lag` seconds."""
     params = Parameters(given)
     shape = Shape(2 if given.get("formatversion") in {"2", "latest"} else 1)
     headers: dict[str, str] = {}

@@ -1,9 +1,10 @@
-"""The pages of the embedded Wikipedia: articles, redirects and categories, found by title, page id or revision.
+"""Pages of the embedded Wikipedia: articles, redirects and categories, found by title, page id or revision.
 
-A text is HTML, as MediaWiki serves it within div.mw-parser-output: there is no wikitext here. Redirect and category
-pages have no file of their own; their ids and texts follow from their names, made up like all page ids here. Titles are normalised as MediaWiki does: underscores are spaces, the first letter is a capital,
-namespace names do not mind case, character references are read, a fragment is cut off. A category is in the order that
-MediaWiki has without ICU (the collation `uppercase`); English Wikipedia's differs with accents, digits and signs.
+A text is HTML, as MediaWiki serves it within div.mw-parser-output; there is no wikitext. Redirect and category pages have
+no file of their own; their ids and texts are derived from their names, made up like all page ids here. Titles are
+normalised as in MediaWiki: underscores become spaces, the first letter a capital; namespace names ignore case; character
+references are decoded; a fragment is cut off. Category members are sorted as MediaWiki does without ICU (collation
+`uppercase`); English Wikipedia's order differs for accents, digits and signs.
 """
 
 import re
@@ -30,14 +31,14 @@ _NUMBERS |= {"image": 6, "project": 4, "wp": 4}
 _INVALID = re.compile(r"[<>\[\]|{}\x00-\x1f\x7f\ufffd]|%[0-9A-Fa-f]{2}|&#?\w+;|~~~")
 _SPACES = re.compile("[ _\u00a0\u1680\u180e\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]+")
 _DIRECTIONS = re.compile("[\u200e\u200f\u202a-\u202e]")
-"""Marks of the direction of writing, which are dropped from titles."""
+"""Text direction marks, which are removed from titles."""
 _RELATIVE = re.compile(r"(?:^|/)\.\.?(?:/|$)")
 _REFERENCE = re.compile(r"&(?:#\d+|#[xX][0-9a-fA-F]+|[a-zA-Z0-9]+);")
 _MADE_UP_DATE = "2015-06-01T00:00:00Z"
 
 
 class BadTitleError(Exception):
-    """A title that no page can have."""
+    """An invalid page title."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +47,9 @@ class Title:
 
     namespace: int
     name: str
-    """Without the namespace."""
+    """Title without the namespace."""
     fragment: str
-    """Behind the #; empty when there is none."""
+    """Part after the #; empty if there is none."""
 
     @property
     def full(self) -> str:
@@ -59,7 +60,7 @@ class Title:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """One page that exists."""
+    """An existing page."""
 
     pageid: int
     namespace: int
@@ -68,9 +69,9 @@ class Page:
     revisions: tuple[Revision, ...]
     """Oldest first, at least one."""
     categories: Mapping[str, str]
-    """Name without the namespace → key to sort by; empty where the title is the key."""
+    """Category name without the namespace → sort key; empty: the title is the key."""
     redirect_to: str | None = None
-    """Full title, perhaps with #fragment, where a redirect leads; None for other pages."""
+    """Target of a redirect: full title, optionally with #fragment; None for other pages."""
     qid: str | None = None
     short_description: str | None = None
     is_disambiguation: bool = False
@@ -82,7 +83,7 @@ class Page:
 
     @property
     def props(self) -> dict[str, str]:
-        """Its properties by MediaWiki's names: whether it is a disambiguation page, its short description, its item."""
+        """Page properties by MediaWiki's names: disambiguation page, short description, item."""
         props = {"disambiguation": ""} if self.is_disambiguation else {}
         props |= {"wikibase-shortdesc": self.short_description} if self.short_description else {}
         return props | ({"wikibase_item": self.qid} if self.qid else {})
@@ -90,17 +91,17 @@ class Page:
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """One member of a category."""
+    """A member of a category."""
 
     page: Page
     sort_key: str
-    """Upper-case text by which members are ordered: the key that the page names, if any, and the title on a new line."""
+    """Upper-case text that sorts the members: the page's own key, if any, then the title on a new line."""
     kind: str
     """page or subcat."""
 
 
 class Wiki:
-    """Every page, ready to be looked up."""
+    """All pages, indexed for look-up."""
 
     def __init__(self, data: WorldData) -> None:
         taken = {article.pageid for article in data.articles.values()}
@@ -117,7 +118,7 @@ class Wiki:
 
     @cached_property
     def members(self) -> Mapping[str, list[Member]]:
-        """Category title → members, pages before subcategories, each by sort key."""
+        """Category title → members: pages, then subcategories, each sorted by key."""
         found: dict[str, list[Member]] = defaultdict(list)
         for page in self.by_title.values():
             kind = "subcat" if page.namespace == CATEGORY else "page"
@@ -131,7 +132,7 @@ class Wiki:
 
     @cached_property
     def redirects_to(self) -> Mapping[str, list[str]]:
-        """Full title → titles of the redirects that lead to it."""
+        """Full title → titles of the redirects to it."""
         found: dict[str, list[str]] = defaultdict(list)
         for page in self.by_title.values():
             if page.redirect_to:
@@ -139,7 +140,7 @@ class Wiki:
         return found
 
     def follow(self, title: str) -> tuple[list[tuple[str, Title]], Title | None]:
-        """Follow redirects from a full title: (each step as from and to, where it ends; None when it goes in circles)."""
+        """Follow redirects from a full title; return ([(from, to) per step], final title or None for a cycle)."""
         steps: dict[str, Title] = {}
         at = parse_title(title)
         while (page := self.by_title.get(at.full)) and page.redirect_to:
@@ -151,7 +152,7 @@ class Wiki:
 
 
 def parse_title(text: str, namespace: int = MAIN) -> Title:
-    """Normalise a title; `namespace` holds for titles that name none. BadTitleError when no page can have it."""
+    """Normalise a title; `namespace` applies to titles without one. BadTitleError if the title is invalid."""
     text = _REFERENCE.sub(lambda match: unescape(match[0]), text)
     name, _, fragment = _SPACES.sub(" ", _DIRECTIONS.sub("", text)).strip(" ").partition("#")
     name = name.strip(" ")
@@ -174,12 +175,12 @@ def parse_title(text: str, namespace: int = MAIN) -> Title:
 
 
 def page_path(title: str) -> str:
-    """Return a title as it stands in an address."""
+    """Return a title as written in a URL path."""
     return quote(title.replace(" ", "_"), safe=";@$!*(),/:~")
 
 
 def write_redirect(target: str) -> str:
-    """Return what MediaWiki shows of a redirect to a title, perhaps with #fragment."""
+    """Return MediaWiki's HTML for a redirect to a title, optionally with #fragment."""
     title, mark, fragment = target.partition("#")
     href = f"/wiki/{page_path(title)}{mark}{page_path(fragment)}"
     link = f'<a href="{href}" title="{escape(title)}">{escape(target)}</a>'
@@ -199,30 +200,30 @@ def _made_up_page(
     while pageid in taken:
         pageid += 1
     taken.add(pageid)
-    # beyond every revision id of an article, and as unique as the page id
+    # above all article revision ids, and as unique as the page id
     revision = Revision(1_000_000_000 + pageid, 0, _MADE_UP_DATE, "made up", text)
     return Page(pageid, title.namespace, title.full, (revision,), categories, redirect_to)
 
 
 _LINK = re.compile(r'<a href="/(?:wiki/|w/index\.php\?title=)([^"#&?]+)')
-"""A link within the wiki; one to a page that is not there may be written as MediaWiki does, to its editor."""
+"""A link within the wiki; links to missing pages may lead to the editor, as in MediaWiki."""
 
 _TAG = re.compile(r"<[^>]+>")
 
 
 def find_links(html: str) -> dict[str, Title]:
-    """Return the pages that are linked to, files aside, each once: full title → title."""
+    """Return the linked pages except files, each once: full title → title."""
     return {title.full: title for title in _find_titles(html) if title.namespace != FILE}
 
 
 def find_files(html: str) -> list[str]:
-    """Return the names of the files that are shown, each once."""
+    """Return the names of the linked files, each once."""
     return list(dict.fromkeys(title.name.replace(" ", "_") for title in _find_titles(html) if title.namespace == FILE))
 
 
 @lru_cache(maxsize=4096)
 def read_plain_text(html: str) -> str:
-    """Return the text without markup, in one line."""
+    """Return the text of HTML without markup, in one line."""
     return " ".join(unescape(_TAG.sub(" ", html)).split())
 
 

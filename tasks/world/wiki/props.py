@@ -1,6 +1,6 @@
-"""The properties of pages in action=query: info, revisions, pageprops, categories, links and the counts of a category.
+"""Page properties of action=query: info, revisions, pageprops, categories, links and category counts.
 
-Each takes the pages of the request and adds its part to their entries in the reply.
+Each function adds its property to the entries of the requested pages in the response.
 """
 
 import hashlib
@@ -17,24 +17,24 @@ SITE = "https://en.wikipedia.org"
 _USER = "Embedded world"
 
 More = dict[str, str]
-"""Parameters by which the rest is asked for; empty when there is none."""
+"""Parameters that request the rest; empty if there is none."""
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """The pages of a request, and what the reply says of them so far."""
+    """The pages of a request and their entries in the response so far."""
 
     wiki: Wiki
     params: Parameters
     shape: Shape
     pages: Mapping[int, Page | Title]
-    """Key in the reply → the page, or the title of a page that does not exist; keys of missing pages are negative."""
+    """Key in the response → page, or title of a missing page; keys of missing pages are negative."""
     entries: dict[int, dict[str, Any]]
-    """Key in the reply → the page's entry, which the properties add to."""
+    """Key in the response → the page's entry, which the functions extend."""
 
 
 def add_info(asked: Asked) -> More:
-    """Add what is known of a page beside its text."""
+    """Add prop=info: a page's metadata."""
     wanted = set(asked.params.values("inprop"))
     for key, page in asked.pages.items():
         entry = asked.entries[key]
@@ -58,7 +58,7 @@ def add_info(asked: Asked) -> More:
 
 
 def add_pageprops(asked: Asked) -> More:
-    """Add a page's properties: its item, whether it is a disambiguation page, its short description."""
+    """Add prop=pageprops: item, disambiguation page, short description."""
     wanted = set(asked.params.values("ppprop"))
     for key, page in asked.pages.items():
         if isinstance(page, Page):
@@ -68,7 +68,7 @@ def add_pageprops(asked: Asked) -> More:
 
 
 def add_categories(asked: Asked) -> More:
-    """Add the categories of pages, by title."""
+    """Add the categories of pages, sorted by title."""
     only = {title.replace("_", " ") for title in asked.params.values("clcategories")}
     shown = set(asked.params.values("clprop"))
     asked.params.text("clshow")
@@ -84,7 +84,7 @@ def add_categories(asked: Asked) -> More:
 
 
 def add_links(asked: Asked) -> More:
-    """Add the pages that pages link to, by namespace and title."""
+    """Add the links of pages, sorted by namespace and title."""
     namespaces = set(asked.params.integers("plnamespace"))
     only = {title.replace("_", " ") for title in asked.params.values("pltitles")}
     rows: list[tuple[int, str, dict[str, Any]]] = []
@@ -97,7 +97,7 @@ def add_links(asked: Asked) -> More:
 
 
 def add_category_info(asked: Asked) -> More:
-    """Add how many members categories have."""
+    """Add the member counts of categories."""
     for key, page in asked.pages.items():
         title = page.title if isinstance(page, Page) else page.full
         if page.namespace == CATEGORY and (isinstance(page, Page) or title in asked.wiki.members):
@@ -108,14 +108,14 @@ def add_category_info(asked: Asked) -> More:
 
 
 def add_nothing(asked: Asked) -> More:
-    """Add nothing: imageinfo, which mwclient asks for with every generator; the embedded wiki has no files."""
+    """Add nothing for imageinfo, which mwclient requests with every generator; the wiki has no files."""
     for name in ("iiprop", "iilimit"):
         asked.params.text(name)
     return {}
 
 
 def add_revisions(asked: Asked) -> More:
-    """Add revisions: the newest of each page, those asked for by id, or a run of one page's history."""
+    """Add revisions: the newest of each page, requested ids, or a range of one page's history."""
     wanted = asked.params.values("rvprop", "ids|timestamp|flags|comment|user")
     slots = asked.params.values("rvslots")
     asked.params.text("uselang")
@@ -162,11 +162,11 @@ PROPS: Mapping[str, Callable[[Asked], More]] = {
     "categoryinfo": add_category_info,
     "imageinfo": add_nothing,
 }
-"""Property → its function."""
+"""Property → function that adds it."""
 
 
 def _run_of_history(page: Page, params: Parameters) -> tuple[list[Revision], More]:
-    """Return a piece of a page's history between start and end, newest first unless rvdir=newer."""
+    """Return a page's revisions between start and end, newest first unless rvdir=newer."""
     start, end = params.timestamp("rvstart"), params.timestamp("rvend")
     start_id, end_id = params.integer("rvstartid"), params.integer("rvendid")
     is_newer = params.one_of("rvdir", ("older", "newer"), "older") == "newer"
@@ -210,14 +210,14 @@ def _revision_entry(revision: Revision, wanted: list[str], has_slots: bool, shap
         if name in wanted:
             entry |= part
     if "content" in wanted:
-        # of a revision whose text is lost MediaWiki says so; here there is the text that it shows, and no wikitext
+        # MediaWiki's mark for a revision with lost text; this wiki has rendered HTML and no wikitext
         content = {"contentmodel": "wikitext", **shape.flags(textmissing=True)}
         entry |= {"slots": {"main": content}} if has_slots else content
     return entry
 
 
 def _add_rows(name: str, prefix: str, rows: list[tuple[int, str, dict[str, Any]]], asked: Asked) -> More:
-    """Add rows to their pages, as many as the limit allows over all pages; return where to go on."""
+    """Add rows to their pages, up to the limit over all pages; return how to continue."""
     params = asked.params
     limit = params.limit(f"{prefix}limit", 10, name)
     if params.one_of(f"{prefix}dir", ("ascending", "descending"), "ascending") == "descending":

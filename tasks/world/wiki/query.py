@@ -1,6 +1,6 @@
-"""action=query: which pages are asked for, by title or by a list (members of a category, search, all pages), and what is said of them.
+"""Answer action=query: pages requested by title or by a list (category members, search, all pages), and their properties.
 
-A list gives its entries, the pages they stand for, and where to go on.
+A list returns its entries, their pages, and the parameters to continue.
 """
 
 import re
@@ -31,19 +31,19 @@ _HEX = re.compile(r"(?:[0-9a-f]{2})*", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class ListReply:
-    """One piece of a list."""
+    """One batch of a list."""
 
     entries: list[dict[str, Any]]
     pages: list[str]
     """Full titles of the entries, for use as a generator."""
     more: Mapping[str, str | int]
-    """Parameters by which the next piece is asked for, empty when there is none."""
+    """Parameters that request the next batch; empty if there is none."""
     info: Mapping[str, Any]
-    """What stands beside the list in the reply."""
+    """What the response has besides the list."""
 
 
 def list_category_members(wiki: Wiki, params: Parameters, prefix: str) -> ListReply:
-    """List the members of a category by sort key, one kind after the other, pages first unless told otherwise."""
+    """List a category's members by sort key within each kind; pages come first by default."""
     members = _chosen_members(wiki, params, prefix)
     limit = params.limit(f"{prefix}limit", 10, "categorymembers")
     shown = set(params.values(f"{prefix}prop", "ids|title"))
@@ -101,7 +101,7 @@ def _chosen_members(wiki: Wiki, params: Parameters, prefix: str) -> list[Any]:
 
 
 def list_all_pages(wiki: Wiki, params: Parameters, prefix: str) -> ListReply:
-    """List the pages of a namespace by title."""
+    """List the pages of a namespace, sorted by title."""
     namespace = params.integer(f"{prefix}namespace") or MAIN
     start, end = params.text(f"{prefix}from") or "", params.text(f"{prefix}to")
     start = (params.text(f"{prefix}continue") or start).replace("_", " ")
@@ -123,7 +123,7 @@ def list_all_pages(wiki: Wiki, params: Parameters, prefix: str) -> ListReply:
 
 
 def list_search(wiki: Wiki, params: Parameters, prefix: str) -> ListReply:
-    """List the pages that hold every word of a question in title, redirects or text, those with a close title first."""
+    """List the pages with every query word in title, redirects or text; the closest titles come first."""
     question = params.text(f"{prefix}search")
     if question is None:
         raise ApiError("missingparam", f'The "{prefix}search" parameter must be set.')
@@ -153,7 +153,7 @@ LISTS: Mapping[str, tuple[str, Callable[[Wiki, Parameters, str], ListReply]]] = 
     "allpages": ("ap", list_all_pages),
     "search": ("sr", list_search),
 }
-"""List → its prefix and its function."""
+"""List → (parameter prefix, function)."""
 
 
 def _score(wiki: Wiki, page: Page, words: list[str]) -> int:
@@ -204,7 +204,7 @@ _SPECIAL_PAGES = {"Search", "AllPages", "Categories", "Random", "RecentChanges"}
 
 @dataclass(slots=True)
 class PageSet:
-    """The pages of a request under their keys in the reply, and how titles as given became them."""
+    """Pages of a request by response key, and how the given titles were resolved."""
 
     pages: dict[int, Page | Title] = field(default_factory=dict)
     invalid: dict[int, dict[str, Any]] = field(default_factory=dict)
@@ -213,7 +213,7 @@ class PageSet:
     bad_revids: list[int] = field(default_factory=list)
 
     def add(self, title: Title, wiki: Wiki) -> None:
-        """Add a page by title, there or not, once."""
+        """Add a page by title, existing or not, once."""
         page = wiki.by_title.get(title.full)
         known = {(p.title if isinstance(p, Page) else p.full) for p in self.pages.values()}
         if title.full not in known:
@@ -225,7 +225,7 @@ class PageSet:
 
 
 def run_query(wiki: Wiki, params: Parameters, shape: Shape) -> dict[str, Any]:
-    """Return the reply to action=query, warnings aside."""
+    """Return the response to action=query, without warnings."""
     query: dict[str, Any] = {}
     more: dict[str, Any] = {}
     for name in params.known_values("meta", _METAS, "query"):
@@ -239,7 +239,7 @@ def run_query(wiki: Wiki, params: Parameters, shape: Shape) -> dict[str, Any]:
     prop_more: dict[str, Any] = {}
     generator_more: dict[str, Any] = {}
     sources = [name for name in _SOURCES if params.text(name)]
-    # a generator over the links or categories of pages goes together with pages
+    # a generator over links or categories of pages needs pages too
     if params.text("generator") in _PAGE_GENERATORS:
         sources.remove("generator")
     if len(sources) > 1:
@@ -252,11 +252,11 @@ def run_query(wiki: Wiki, params: Parameters, shape: Shape) -> dict[str, Any]:
             prop_more |= PROPS[name](Asked(wiki, params, shape, page_set.pages, entries))
         query |= _describe_page_set(page_set, entries, shape)
     elif props:
-        # MediaWiki answers a property without pages with nothing
+        # MediaWiki returns nothing for a property without pages
         for name in props:
             PROPS[name](Asked(wiki, params, shape, {}, {}))
     if prop_more:
-        # the same pages again with more of the property; a generator stays where it is
+        # continue the property for the same pages; a generator keeps its position
         asked = [name for name in params.given if name.startswith("g") and name.endswith(("continue", "offset"))]
         more |= prop_more | {name: params.given[name] for name in asked if generator_more or params.given[name]}
         more["continue"] = "||"
@@ -326,7 +326,7 @@ def _generate(
 
 
 def _generate_from_pages(generator: str, given: PageSet, wiki: Wiki, params: Parameters, shape: Shape) -> ListReply:
-    """Return the links or categories of the given pages, all in one piece."""
+    """Return the links or categories of the given pages, all in one batch."""
     entries: dict[int, dict[str, Any]] = {key: {} for key in given.pages}
     prefix = _PAGE_GENERATORS[generator]
     chosen = {name[1:]: value for name, value in params.given.items() if name.startswith(f"g{prefix}")}

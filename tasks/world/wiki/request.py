@@ -1,7 +1,7 @@
-"""One request to the Action API: its parameters as MediaWiki reads them, its warnings, and how replies are worded.
+"""A request to the Action API: parameters parsed as in MediaWiki, warnings, and response format versions.
 
-Replies differ between format versions 1 and 2 in small ways (flags, pages, the key of a text); Shape knows them, so
-that the modules build one reply for both.
+Responses in format versions 1 and 2 differ in details (flags, pages, the key of a text); Shape handles them, so that
+the other modules build one response for both.
 """
 
 from collections.abc import Iterable, Mapping
@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 MANY, LIST_MAX = 50, 500
-# Read by every request, or about matters that an embedded wiki has no part in.
+# Read by every request, or irrelevant to an embedded wiki.
 _COMMON = {
     "action", "format", "formatversion", "maxlag", "smaxage", "maxage", "assert", "assertuser", "requestid", "origin",
     "servedby", "curtimestamp", "responselanginfo", "uselang", "variant", "errorformat", "errorlang", "errorsuselocal",
@@ -18,7 +18,7 @@ _COMMON = {
 
 
 class ApiError(Exception):
-    """A request that MediaWiki turns down: its code, its words, and more keys of the error object."""
+    """A request that MediaWiki rejects: error code, message, and more keys of the error object."""
 
     def __init__(self, code: str, info: str, **more: Any) -> None:
         super().__init__(info)
@@ -26,31 +26,31 @@ class ApiError(Exception):
 
 
 def bad_continue() -> ApiError:
-    """Return the error for a continuation that no reply of ours can have held."""
+    """Return the error for a continuation that this API never issued."""
     return ApiError("badcontinue", "Invalid continue param. You should pass the original value returned by the API.")
 
 
 class Parameters:
-    """The parameters of one request, and the warnings that come of reading them."""
+    """Parameters of one request, and the warnings from parsing them."""
 
     def __init__(self, given: Mapping[str, str]) -> None:
         self.given = given
         self.read: set[str] = set()
         self.warnings: dict[str, list[str]] = {}
         self.limits: dict[str, int] = {}
-        """Module → how many entries `max` stood for; part of the reply."""
+        """Module → number of entries that `max` meant; part of the response."""
 
     def text(self, name: str) -> str | None:
-        """Return a parameter, None when it is not given."""
+        """Return a parameter; None if it is not given."""
         self.read.add(name)
         return self.given.get(name)
 
     def flag(self, name: str) -> bool:
-        """True when a parameter is given at all, even empty."""
+        """True if a parameter is given, even empty."""
         return self.text(name) is not None
 
     def values(self, name: str, default: str = "") -> list[str]:
-        """Return the values of a parameter, split at bars, each once; ApiError when there are too many."""
+        """Return a parameter's values, split at bars, each once; ApiError if there are too many."""
         text = self.text(name)
         text = default if text is None else text
         parts = text[1:].split("\x1f") if text.startswith("\x1f") else text.split("|")
@@ -61,7 +61,7 @@ class Parameters:
         return found
 
     def known_values(self, name: str, known: Iterable[str], module: str, default: str = "") -> list[str]:
-        """Return those values of a parameter that are known, and warn of the others."""
+        """Return the known values of a parameter and warn about the others."""
         found = self.values(name, default)
         if unknown := [value for value in found if value not in set(known)]:
             word = "value" if len(unknown) == 1 else "values"
@@ -69,7 +69,7 @@ class Parameters:
         return [value for value in found if value not in unknown]
 
     def one_of(self, name: str, known: Iterable[str], default: str) -> str:
-        """Return a parameter with a closed set of values; ApiError for another value."""
+        """Return a parameter with a fixed set of values; ApiError for another value."""
         value = self.text(name)
         if value is None:
             return default
@@ -78,16 +78,16 @@ class Parameters:
         return value
 
     def integer(self, name: str) -> int | None:
-        """Return a whole number, None when it is not given; ApiError when it is none."""
+        """Return an integer parameter, None if it is not given; ApiError if invalid."""
         text = self.text(name)
         return None if text is None else _integer(name, text)
 
     def integers(self, name: str) -> list[int]:
-        """Return the whole numbers of a parameter."""
+        """Return the integers of a parameter."""
         return [_integer(name, text) for text in self.values(name)]
 
     def limit(self, name: str, default: int, module: str) -> int:
-        """Return how many entries are wanted, 1 to 500, with a warning when another number was asked for."""
+        """Return the requested number of entries, 1 to 500; warn about a number outside the range."""
         text = self.text(name)
         if text is None:
             return default
@@ -100,7 +100,7 @@ class Parameters:
         return min(max(number, 1), LIST_MAX)
 
     def timestamp(self, name: str) -> str | None:
-        """Return a point in time as 2021-04-03T10:15:00Z, None when it is not given; ApiError when it is none."""
+        """Return a timestamp as 2021-04-03T10:15:00Z, None if it is not given; ApiError if invalid."""
         text = self.text(name)
         if text is None:
             return None
@@ -116,18 +116,18 @@ class Parameters:
         raise ApiError("badtimestamp", f'Invalid value "{text}" for timestamp parameter "{name}".')
 
     def warn(self, module: str, text: str) -> None:
-        """Note a warning for the reply."""
+        """Add a warning to the response."""
         self.warnings.setdefault(module, []).append(text)
 
     def warn_of_unread(self) -> None:
-        """Warn of parameters that nothing has read."""
+        """Warn about parameters that were never read."""
         if unread := [name for name in self.given if name not in self.read | _COMMON]:
             word = "parameter" if len(unread) == 1 else "parameters"
             self.warn("main", f"Unrecognized {word}: {', '.join(unread)}.")
 
 
 class Shape:
-    """How a reply is worded in a format version."""
+    """Response format of a format version (1 or 2)."""
 
     def __init__(self, version: int) -> None:
         self.is_old = version == 1
@@ -135,15 +135,15 @@ class Shape:
         self.flag: Any = "" if self.is_old else True
 
     def flags(self, **which: bool) -> dict[str, Any]:
-        """Return the flags that hold."""
+        """Return the true flags as response keys."""
         return {name: self.flag for name, holds in which.items() if holds}
 
     def keyed(self, entries: Mapping[Any, dict[str, Any]]) -> Any:
-        """Return entries under their ids: an object in version 1, a plain list in version 2."""
+        """Return entries by id: an object in version 1, a plain list in version 2."""
         return {str(key): entry for key, entry in entries.items()} if self.is_old else list(entries.values())
 
     def wrapped(self, text: str) -> Any:
-        """Return a text that version 1 wraps into an object."""
+        """Return a text, which version 1 wraps in an object."""
         return {"*": text} if self.is_old else text
 
     def warnings(self, warnings: Mapping[str, list[str]]) -> dict[str, Any]:
