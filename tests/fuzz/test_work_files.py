@@ -34,7 +34,7 @@ patient = settings(max_examples=150, suppress_health_check=[HealthCheck.function
 few = settings(patient, max_examples=25)
 RECORDS = [make_record(Call("here", "find_items", {"name": name}), Reply(body={"text": name})) for name in "abc"]
 LINES = b"".join(map(encode_line, RECORDS))
-RUN_FILE = json.dumps({"lock": {}, "origin": {}, "options": {"mode": "record"}}).encode()
+RUN_FILE_BYTES = json.dumps({"lock": {}, "origin": {}, "options": {"mode": "record"}}).encode()
 
 
 def make_receipt(shard: Path, digest: str) -> Receipt:
@@ -61,7 +61,7 @@ def test_a_damaged_receipt_is_whole_or_none(shard: tuple[Path, st.SearchStrategy
 
 
 @patient
-@given(content=mutilate(RUN_FILE) | st.binary(max_size=20))
+@given(content=mutilate(RUN_FILE_BYTES) | st.binary(max_size=20))
 def test_a_damaged_run_is_whole_or_none(tmp_path: Path, content: bytes) -> None:
     (tmp_path / RUN).write_bytes(content)
     run = read_run(tmp_path)
